@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Tests of weights in codes whose scheme holds their numbers: MXFP4 and NVFP4 in any spelling. Numbers before and after
-are those of the few lines here, not of the library.
+"""Tests of weights in codes whose scheme holds their numbers: MXFP4, NVFP4 and FP8 in any spelling. Numbers before and
+after are those of the few lines here, not of the library.
 
     test_casts.py QOBS
 """
@@ -15,7 +15,7 @@ import sys
 
 import cli
 from cli import check, equal
-from test_quantize_command import quantize, tensor
+from test_quantize_command import quantize, refused, tensor
 from test_sources import make, st_raw
 
 ROWS, COLUMNS = 8, 128
@@ -199,6 +199,119 @@ def test_nvfp4():
         again, report, _ = run(f"{what}, again", {n: out[n] for n in out}, "NVFP4A16", config=ct)
         equal(numbers(again), after, f"{what}, again: numbers")
         equal(report["layers"][0]["cast"]["lossless"], 64, f"{what}, again: blocks")
+
+
+# ---- FP8 -------------------------------------------------------------------------------------------------------------
+
+FP8_ROWS, FP8_COLUMNS = 192, 320
+BY_SHAPE = {(): (192, 320), (1,): (192, 320), (192,): (1, 320), (192, 1): (1, 320), (2, 3): (128, 128),
+            (2, 1, 3, 1): (128, 128)}  # rows and columns of a scale
+
+
+def fp8_codes(name):
+    return bytes(b ^ (b & 127 == 127) for b in random_bytes(name, FP8_ROWS * FP8_COLUMNS))
+
+
+def fp8(name, shape, dtype="F32", part="weight_scale", module=MODULE):
+    """A module in codes of e4m3 with scales of a shape."""
+    count = 1
+    for n in shape:
+        count *= n
+    stored = {"F32": lambda b: struct.pack("<f", (b + 1) / 997),
+              "BF16": lambda b: struct.pack("<f", (b + 1) / 997)[2:],
+              "F8_E8M0": lambda b: bytes([120 + b % 16])}[dtype]
+    scales = b"".join(stored(b) for b in random_bytes(f"{name} {dtype}", count))
+    return {f"{module}.weight": ("F8_E4M3", [FP8_ROWS, FP8_COLUMNS], fp8_codes(name)),
+            f"{module}.{part}": (dtype, list(shape), scales)}
+
+
+def fp8_scales(tensors, module=MODULE):
+    """The scale of each element, by the shape of the scales."""
+    part = "weight_scale" if f"{module}.weight_scale" in tensors else "weight_scale_inv"
+    dtype, shape, data = tensors[f"{module}.{part}"]
+    rows, columns = BY_SHAPE[tuple(shape)]
+    scales = [2.0 ** (b - 127) for b in data] if dtype == "F8_E8M0" else list(cli.unpack(dtype, data))
+    width = -(-FP8_COLUMNS // columns)
+    return [scales[r // rows * width + c // columns] for r in range(FP8_ROWS) for c in range(FP8_COLUMNS)]
+
+
+def fp8_sources():
+    """Yields (name, title, tensors, configuration, schemes that hold them)."""
+    ct = {"quant_method": "compressed-tensors", "format": "float-quantized"}
+    yield "channels", "FP8", fp8("channels", (192, 1)), ct, ("FP8_DYNAMIC",)
+    yield "channels in BF16", "FP8", fp8("channels", (192, 1), "BF16"), ct, ("FP8_DYNAMIC",)
+    yield "a tensor", "FP8", fp8("a tensor", (1,)), ct, ("FP8_DYNAMIC", "FP8_BLOCK")
+    yield "blocks", "FP8", fp8("blocks", (2, 3)), ct, ("FP8_BLOCK",)
+    for algorithm, shape, schemes in (("FP8", (), ("FP8_DYNAMIC", "FP8_BLOCK")),
+                                      ("FP8_PB_WO", (2, 1, 3, 1), ("FP8_BLOCK",)),
+                                      ("FP8_PER_CHANNEL_PER_TOKEN", (192,), ("FP8_DYNAMIC",))):
+        yield f"ModelOpt's {algorithm}", "FP8", fp8(algorithm, shape), {"quant_method": "modelopt",
+                                                                       "quant_algo": algorithm}, schemes
+    plain = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    for dtype in ("F32", "BF16", "F8_E8M0"):
+        yield f"plain blocks in {dtype}", "block FP8", fp8("plain", (2, 3), dtype, "weight_scale_inv"), plain, (
+            "FP8_BLOCK",)
+    yield "FBGEMM", "FP8", fp8("fbgemm", (192, 1)), {"quant_method": "fbgemm_fp8"}, ("FP8_DYNAMIC",)
+
+
+def convert(what, path, *options):
+    shutil.rmtree(path, ignore_errors=True)
+    p = cli.run("convert", "in", "-o", path, "--json", "report.json", *options)
+    equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
+    return st_raw(f"{path}/model.safetensors"), json.loads(cli.read("report.json"))["layers"][0]
+
+
+def test_fp8():
+    """FP8 of each spelling keeps its bytes of codes and every bit of its scales in each other that holds them."""
+    for what, title, tensors, config, schemes in fp8_sources():
+        make("in", tensors, torch_dtype="bfloat16", quantization_config=config)
+        stored = next(t for n, t in tensors.items() if "scale" in n)
+        for scheme in schemes:
+            for dialect in ("compressed-tensors", "modelopt"):
+                named = f"{what} to {scheme} of {dialect}"
+                out, layer = convert(named, "out", "--scheme", scheme, "--dialect", dialect)
+                equal(out[f"{MODULE}.weight"], tensors[f"{MODULE}.weight"], f"{named}: codes")
+                equal(fp8_scales(out), fp8_scales(tensors), f"{named}: scales")
+                wide = stored[0] == "F32" or dialect == "modelopt"
+                equal(out[f"{MODULE}.weight_scale"][0], "F32" if wide else "BF16", f"{named}: the dtype of scales")
+                blocks = len(stored[2]) // {"F32": 4, "BF16": 2, "F8_E8M0": 1}[stored[0]]
+                equal(layer["cast"], {"source": title, "blocks": blocks, "lossless": blocks}, f"{named}: blocks")
+                p = cli.run("audit", "out")
+                check(p.returncode == 0 and " 0 findings" in p.stdout, f"{named}: the audit", p.stdout + p.stderr)
+
+
+def test_fp8_refusals():
+    """Blocks of several channels have no scale of a channel, and a code of NaN has no number."""
+    shutil.rmtree("out", ignore_errors=True)
+    make("in", fp8("refusals", (2, 3)), quantization_config={"quant_method": "compressed-tensors"})
+    refused("blocks to channels", cli.run("convert", "in", "-o", "out", "--scheme", "FP8_DYNAMIC"), 2, MODULE,
+            "FP8_DYNAMIC does not hold")
+    tensors = fp8("refusals", (192, 1))
+    dtype, shape, codes = tensors[f"{MODULE}.weight"]
+    place = 7 * FP8_COLUMNS + 5
+    tensors[f"{MODULE}.weight"] = dtype, shape, codes[:place] + b"\xff" + codes[place + 1:]
+    make("in", tensors, quantization_config={"quant_method": "compressed-tensors"})
+    refused("a code of NaN", cli.run("convert", "in", "-o", "out", "--scheme", "FP8_DYNAMIC"), 2, f"{MODULE}.weight",
+            "row 7 and column 5 is NaN")
+    check(not os.path.exists("out"), "nothing is written")
+
+
+def test_fp8_set():
+    """Layers that run as one matrix keep scales of their own, those of one tensor each."""
+    modules = [f"model.layers.0.self_attn.{n}_proj" for n in "qkv"]
+    tensors = {k: v for m in modules for k, v in fp8(m, (), module=m).items()}
+    shutil.rmtree("out", ignore_errors=True)
+    make("in", tensors, torch_dtype="bfloat16", quantization_config={"quant_method": "modelopt", "quant_algo": "FP8"})
+    with open("recorded.safetensors", "wb") as file:
+        file.write(cli.st_bytes({f"{m}.input": ("F16", [4, FP8_COLUMNS], bytes(8 * FP8_COLUMNS - 2) + b"\0\x3c")
+                                 for m in modules}))
+    p = cli.run("quantize", "in", "-o", "out", "--replace", "--scheme", "FP8", "--activations", "recorded.safetensors")
+    equal(p.returncode, 0, f"a set: exit status {p.stderr}")
+    check(": 3 of 3 blocks lossless\n" in p.stdout, "a set: the summary", p.stdout)
+    out = st_raw("out/model.safetensors")
+    for m in modules:
+        equal(out[f"{m}.weight"], tensors[f"{m}.weight"], f"a set: codes of {m}")
+        equal(out[f"{m}.weight_scale"][2], tensors[f"{m}.weight_scale"][2], f"a set: the scale of {m}")
 
 
 def test_sets():

@@ -2,10 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Weights in codes that their scheme can hold keep them: the scales of the scheme are those of the source. Integers are
- * copied with their zero points. MXFP4 fits NVFP4 as Model-Optimizer 0.48 casts it (mxfp4_to_nvfp4_global_amax and
- * mxfp4_to_nvfp4_per_block_amax): the global scale is a power of two that puts the largest scale at the top of e4m3,
- * and then all within 17 binades are exact. A block that does not fit gets the scale of its largest code, as near as
- * e4m3 has it, and is quantized. */
+ * copied with their zero points, e4m3 with its scales (kept_floats.c). MXFP4 fits NVFP4 as Model-Optimizer 0.48 casts
+ * it (mxfp4_to_nvfp4_global_amax and mxfp4_to_nvfp4_per_block_amax): the global scale is a power of two that puts the
+ * largest scale at the top of e4m3, and then all within 17 binades are exact. A block that does not fit gets the scale
+ * of its largest code, as near as e4m3 has it, and is quantized. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,12 +68,16 @@ static bool holds_integers(const struct weight *w, const struct quant_args *a)
 static bool is_castable(const struct weight *w, const struct quant_config *config)
 {
     const struct source_codes *c = &w->source_codes;
-    if (w->reason != WEIGHT_TAKEN || !c->format || c->block[0] != 1 || config->compat != QOBS_COMPAT_VLLM)
+    if (w->reason != WEIGHT_TAKEN || !c->format || config->compat != QOBS_COMPAT_VLLM)
         return false;
     const struct quant_group *g = &config->groups[w->group];
     const struct quant_args *a = &g->weights;
     const int64_t group = a->strategy == QUANT_CHANNEL ? w->shape[1] : a->group_size;
-    if (a->observer || json_count(a->observer_kwargs) > 0 || c->block[1] * c->scale_columns != w->shape[1])
+    if (a->observer || json_count(a->observer_kwargs) > 0)
+        return false;
+    if (weight_keeps_floats(w, g))
+        return true;
+    if (c->block[0] != 1 || c->block[1] * c->scale_columns != w->shape[1])
         return false;
     return widens(c, g) || (group > 0 && c->block[1] % group == 0 && (holds_floats(c, g) || holds_integers(w, a)));
 }
@@ -89,7 +93,23 @@ bool job_moves_words(const struct weight_job *job)
            !facts.negative;
 }
 
-bool job_keeps_codes(const struct weight_job *job) { return job->cast && job->weight->source_codes.format->code.ints; }
+static bool keeps_floats(const struct weight_job *job)
+{
+    const struct quant_format_row *row = job->weight->source_codes.format;
+    return job->cast && row->code.floats && row->group_size == 0;
+}
+
+bool job_keeps_codes(const struct weight_job *job)
+{
+    return keeps_floats(job) || (job->cast && job->weight->source_codes.format->code.ints);
+}
+
+enum file_dtype weight_scale_dtype(const struct weight *w, const struct quant_config *config)
+{
+    const struct st_tensor *scales = w->source_codes.format ? w->source_codes.scales : NULL;
+    const bool kept = scales && scales->dtype == FILE_F32 && w->source_codes.format->code.floats;
+    return kept && is_castable(w, config) ? FILE_F32 : w->dtype;
+}
 
 /* Returns the global scale that a source brings with it, as it divides scales; 0: it has none. */
 static float own_global_scale(const struct source_codes *c)
@@ -99,22 +119,31 @@ static float own_global_scale(const struct source_codes *c)
                                                  : 1 / c->global_scale;
 }
 
-/* Sets have one global scale, which their members bring with them or all get. */
+/* Returns true if a weight has one scale. */
+static bool is_of_tensors(const struct engine *e, size_t i)
+{
+    const struct weight *w = &e->in.weights->items[i];
+    return w->reason == WEIGHT_TAKEN && e->in.config->groups[w->group].weights.strategy == QUANT_TENSOR;
+}
+
+/* Sets have one global scale, which their members bring with them or all get. Members of FP8 keep their own scales. */
 int engine_find_casts(struct engine *e, struct fail *f)
 {
     const struct weights *all = e->in.weights;
+    OWNED bool *shared = malloc((all->count + 1) * sizeof *shared);
     e->cast = malloc((all->count + 1) * sizeof *e->cast);
-    if (!e->cast)
+    if (!e->cast || !shared)
         return NO_MEMORY(f, "the weights");
-    memset(e->cast, true, all->count);
+    memset(shared, true, all->count);
     for (size_t i = 0; i < all->count; i++) {
         const float own = own_global_scale(&all->items[i].source_codes);
         const float first = own_global_scale(&all->items[e->set[i]].source_codes);
-        if (!is_castable(&all->items[i], e->in.config) || own != first || !isfinite(own))
-            e->cast[e->set[i]] = false;
+        e->cast[i] = is_castable(&all->items[i], e->in.config);
+        shared[e->set[i]] &= e->cast[i] && own == first && isfinite(own);
     }
     for (size_t i = 0; i < all->count; i++)
-        e->cast[i] = e->cast[e->set[i]];
+        if (!is_of_tensors(e, i))
+            e->cast[i] = shared[e->set[i]];
     return QOBS_OK;
 }
 
@@ -294,6 +323,20 @@ static int widen_scales(struct row_slice *s, const struct slice_qparams *q, stru
     return QOBS_OK;
 }
 
+static int keep_scales(struct row_slice *s, const struct slice_qparams *q, struct workspace *work, struct fail *f)
+{
+    const float *scales = read_scales(s, work);
+    float *units = workspace_reserve(work, WORK_SINK, (size_t)q->count * sizeof *units);
+    if (!scales || !units)
+        return NO_MEMORY(f, "scales");
+    for (int64_t i = 0; i < q->count; i++)
+        units[i] = 1; /* of rows in the midst of a matrix with one scale, which is written with the first ones */
+    keep_floats(s, scales, units);
+    for (int64_t i = 0; i < q->count; i++)
+        put_scales(q, i, 1, scale_bits(scale_dtype_of(q), units[i]), 0);
+    return QOBS_OK;
+}
+
 static void move_qparams(struct row_slice *s, const struct slice_qparams *q)
 {
     const int64_t blocks = s->job->weight->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
@@ -310,6 +353,8 @@ int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct works
     const bool kept = job_keeps_codes(s->job);
     if (widens(&w->source_codes, s->job->group->quant))
         return widen_scales(s, q, work, f);
+    if (keeps_floats(s->job))
+        return keep_scales(s, q, work, f);
     if (s->job->moved && q->scale_dtype == dtype_in_library(w->source_codes.scales->dtype)) {
         move_qparams(s, q);
         return QOBS_OK;
@@ -337,6 +382,10 @@ int cast_codes(const struct row_slice *s, unsigned char *codes, struct workspace
 {
     const struct weight *w = s->job->weight;
     const int64_t blocks = w->source_codes.scale_columns, block = w->source_codes.block[1];
+    if (keeps_floats(s->job)) {
+        weight_read_codes(w, s->first, s->count, codes);
+        return check_floats(s, codes, f);
+    }
     float *scales = workspace_reserve(work, WORK_ROWS, (size_t)(s->count * blocks) * sizeof *scales);
     if (!scales)
         return NO_MEMORY(f, "scales");

@@ -60,3 +60,7 @@ int engine_run(struct engine *engine, struct fail *f);
 
 /* Returns true if an observer weighs columns by importance and no weight of the model has any, and says so. */
 bool engine_lacks_importance(const struct engine *engine, char *text, size_t size);
+
+/* Returns the dtype of a weight's scales, if the format has none of its own: that of the weight, or of a source whose
+ * codes stay. */
+enum file_dtype weight_scale_dtype(const struct weight *weight, const struct quant_config *config);

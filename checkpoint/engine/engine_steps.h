@@ -72,6 +72,12 @@ float job_global_factor(const struct weight_job *job, float global_scale);
 int cast_scales(struct row_slice *slice, const struct slice_qparams *qparams, struct workspace *work, struct fail *f);
 int cast_codes(const struct row_slice *slice, unsigned char *codes, struct workspace *work, struct fail *f);
 
+/* Weights of e4m3 that keep codes and scales (kept_floats.c): returns true if a scheme holds one. Writes the scales of
+ * the units that begin in a slice, given those of its rows, and counts them. Fails if a code is NaN. */
+bool weight_keeps_floats(const struct weight *weight, const struct quant_group *group);
+void keep_floats(struct row_slice *slice, const float *scales, float *unit_scales);
+int check_floats(const struct row_slice *slice, const unsigned char *codes, struct fail *f);
+
 /* Returns true if codes of a job lie in words of the source as the words of its format need them. */
 bool job_moves_words(const struct weight_job *job);
 

@@ -117,8 +117,9 @@ static int run_pass(struct engine *e, slice_pass *function, struct fail *f)
 static bool needs_range(const struct weight_job *job)
 {
     const enum quant_strategy strategy = job->group ? job_args(job)->strategy : QUANT_CHANNEL;
-    return strategy == QUANT_TENSOR || strategy == QUANT_TENSOR_GROUP ||
-           (job->cast && (!job_keeps_codes(job) || job->wants & WANTS_COUNTS));
+    if (job_keeps_codes(job))
+        return job->wants & WANTS_COUNTS;
+    return strategy == QUANT_TENSOR || strategy == QUANT_TENSOR_GROUP || job->cast;
 }
 
 /* Finds the ranges of complete weights. */

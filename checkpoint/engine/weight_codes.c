@@ -20,7 +20,8 @@ static int find_dtypes(struct weight_job *job, struct fail *f)
     if (qobs_config_qparam_dtypes(job->group->config, dtype, &job->qparams.scale_dtype, &job->qparams.zero_point_dtype,
                                   &error) != QOBS_OK)
         return weight_failure(job, &error, f);
-    if (job_args(job)->strategy == QUANT_TENSOR_GROUP)
+    if (job_args(job)->strategy == QUANT_TENSOR_GROUP ||
+        (job_keeps_codes(job) && job->weight->source_codes.scales->dtype == FILE_F32))
         job->qparams.scale_dtype = QOBS_F32;
     return QOBS_OK;
 }
@@ -72,7 +73,7 @@ int job_prepare(struct weight_job *job, struct fail *f)
 {
     const bool codes = job->wants & WANTS_CODES; /* formats without codes have scales, too */
     qobs_error error = {0};
-    if (!job->qparams.scale && (job->range.lows || job_args(job)->strategy == QUANT_TENSOR))
+    if (!job->qparams.scale && !job->cast && (job->range.lows || job_args(job)->strategy == QUANT_TENSOR))
         RETURN_IF_NOT_OK(calculate_qparams(job, f));
     if (job->cast)
         RETURN_IF_NOT_OK(find_dtypes(job, f));

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "files/text.h"
 #include "model/fused.h"
 #include "model/layer_words.h"
@@ -197,7 +198,8 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
               ndim = s.format->modelopt.bare_scales ? make_bare(a, plain, scale) : plain;
     if (b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.format->codes, s.codes_dtype, 2, codes, shard, f));
-    const enum file_dtype scale_dtype = s.format->scale_dtype ? s.format->scale_dtype : w->dtype;
+    const enum file_dtype scale_dtype =
+        s.format->scale_dtype ? s.format->scale_dtype : weight_scale_dtype(w, b->config);
     RETURN_IF_NOT_OK(add(b, index, PART_SCALE, s.format->scale, scale_dtype, ndim, scale, shard, f));
     if (s.packed_zero_points)
         scale[0] = (scale[0] * a->num_bits + word_bits - 1) / word_bits;
