@@ -57,6 +57,64 @@ static char *make_script(const char *text, const char *name)
     return whole;
 }
 
+/* ---- What a command prints --------------------------------------------------------------------------------------- */
+
+/* The end of what a command prints. A file might find no room on a disk that the command has filled. */
+struct last_words {
+    int from, to; /* of a pipe */
+    size_t length;
+    char text[2048];
+};
+
+static int words_open(struct last_words *w, struct fail *f)
+{
+    int ends[2];
+    *w = (struct last_words){.from = -1, .to = -1};
+    if (pipe(ends) != 0)
+        return SYSTEM_FAILURE(f, "fetch: there is no pipe: %s", strerror(errno));
+    w->from = ends[0];
+    w->to = ends[1];
+    fcntl(w->from, F_SETFD, FD_CLOEXEC);
+    fcntl(w->to, F_SETFD, FD_CLOEXEC);
+    fcntl(w->from, F_SETFL, O_NONBLOCK);
+    return QOBS_OK;
+}
+
+static void words_close(struct last_words *w)
+{
+    descriptor_close(&w->from);
+    descriptor_close(&w->to);
+}
+
+/* Takes what was printed since the last call. */
+static void words_read(struct last_words *w)
+{
+    char chunk[1024];
+    for (ssize_t n; (n = read(w->from, chunk, sizeof chunk)) > 0; w->length += (size_t)n) {
+        const size_t room = sizeof w->text - 1 - (size_t)n, kept = w->length < room ? w->length : room;
+        memmove(w->text, w->text + w->length - kept, kept);
+        memcpy(w->text + kept, chunk, (size_t)n);
+        w->length = kept;
+    }
+}
+
+/* Appends the last line to a message. */
+static void words_add(struct last_words *w, struct fail *f)
+{
+    words_read(w);
+    size_t length = w->length;
+    while (length > 0 && strchr("\r\n ", w->text[length - 1]))
+        length--;
+    w->text[length] = '\0';
+    const char *line = w->text + length;
+    while (line > w->text && line[-1] != '\n' && line[-1] != '\r')
+        line--;
+    if (*line) {
+        make_printable(w->text + (line - w->text));
+        text_append(f->message, sizeof f->message, "; it says: %.200s", line);
+    }
+}
+
 /* ---- Processes --------------------------------------------------------------------------------------------------- */
 
 static int set_attributes(posix_spawnattr_t *attributes)
@@ -72,17 +130,15 @@ static int set_attributes(posix_spawnattr_t *attributes)
                                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 }
 
-static int set_descriptors(posix_spawn_file_actions_t *actions, const struct fetch_command *c)
+static int set_descriptors(posix_spawn_file_actions_t *actions, const struct fetch_command *c, int output)
 {
     int error = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    error = error
-                ? error
-                : posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, c->log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    error = error ? error : posix_spawn_file_actions_adddup2(actions, output, STDOUT_FILENO);
     error = error ? error : posix_spawn_file_actions_adddup2(actions, STDOUT_FILENO, STDERR_FILENO);
     return error ? error : posix_spawn_file_actions_adddup2(actions, c->lock, LOCK_DESCRIPTOR);
 }
 
-static int start(const struct fetch_command *c, const char *name, pid_t *pid, struct fail *f)
+static int start(const struct fetch_command *c, const char *name, int output, pid_t *pid, struct fail *f)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -96,7 +152,7 @@ static int start(const struct fetch_command *c, const char *name, pid_t *pid, st
     error = posix_spawnattr_init(&attributes);
     if (!error) {
         error = set_attributes(&attributes);
-        error = error ? error : set_descriptors(&actions, c);
+        error = error ? error : set_descriptors(&actions, c, output);
         error = error ? error : posix_spawn(pid, "/bin/sh", &actions, &attributes, words, environ);
         posix_spawnattr_destroy(&attributes);
     }
@@ -131,31 +187,9 @@ static void stop(pid_t pid)
 
 /* ---- Attempts ---------------------------------------------------------------------------------------------------- */
 
-/* Appends the last line that the command has printed. */
-static void add_last_words(const struct fetch_command *c, struct fail *f)
-{
-    char text[2048];
-    OWNED_DESCRIPTOR const int fd = open(c->log, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    if (fd < 0 || fstat(fd, &status) != 0)
-        return;
-    const off_t most = (off_t)sizeof text - 1, from = status.st_size > most ? status.st_size - most : 0;
-    ssize_t length = pread(fd, text, sizeof text - 1, from);
-    while (length > 0 && strchr("\r\n ", text[length - 1]))
-        length--;
-    if (length <= 0)
-        return;
-    text[length] = '\0';
-    const char *line = text + length;
-    while (line > text && line[-1] != '\n' && line[-1] != '\r')
-        line--;
-    make_printable(text + (line - text));
-    text_append(f->message, sizeof f->message, "; it says: %.200s", line);
-}
-
 /* Says how a command ended that should have left a file. */
 static int judge(const struct fetch_command *c, const char *path, int status, const struct fetch_check *check,
-                 struct fail *f)
+                 struct last_words *words, struct fail *f)
 {
     struct stat info;
     int result;
@@ -170,7 +204,7 @@ static int judge(const struct fetch_command *c, const char *path, int status, co
         result = SYSTEM_FAILURE(f, "the command leaves something that is no regular file");
     else
         return check->check(check->context, path, true, f);
-    add_last_words(c, f);
+    words_add(words, f);
     return result;
 }
 
@@ -184,8 +218,11 @@ static int attempt(const struct fetch_command *c, const char *name, const char *
 {
     pid_t pid;
     int status = 0;
-    RETURN_IF_NOT_OK(start(c, name, &pid, f));
+    RELEASED_BY(words_close) struct last_words words;
+    RETURN_IF_NOT_OK(words_open(&words, f));
+    RETURN_IF_NOT_OK(start(c, name, words.to, &pid, f));
     while (!has_ended(pid, &status)) {
+        words_read(&words);
         const int wish = stopped_by_caller(c, name, f);
         const bool suffices =
             wish == QOBS_OK && check->early && check->check(check->context, path, false, NULL) == QOBS_OK;
@@ -195,7 +232,7 @@ static int attempt(const struct fetch_command *c, const char *name, const char *
         }
         pause_for(POLL_MILLISECONDS);
     }
-    return judge(c, path, status, check, f);
+    return judge(c, path, status, check, &words, f);
 }
 
 int fetch_file(const struct fetch_command *c, const char *name, const struct fetch_check *check, struct fail *f)

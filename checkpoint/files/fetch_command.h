@@ -11,7 +11,6 @@
 struct fetch_command {
     const char *text; /* for /bin/sh; each {} stands for the name of the file */
     char *folder;     /* absolute path of the directory in which it runs and leaves the file */
-    char *log;        /* path of a file that gets what the command prints */
     int lock;         /* a descriptor that the command inherits: its lock lasts until the command has ended, too */
     /* Returns true if the caller wants to stop; called often while a file is fetched. */
     bool (*stopped)(void *context, const char *name);

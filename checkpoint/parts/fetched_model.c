@@ -68,8 +68,7 @@ static int make_folders(struct fetched_model *m, const char *parts, struct fail 
     RETURN_IF_NOT_OK(make_folder(&m->hashes, m->root, "hashes", f));
     RETURN_IF_NOT_OK(make_folder(&m->ranges, m->root, "ranges", f));
     RETURN_IF_NOT_OK(make_folder(&m->shards.command.folder, m->root, "files", f));
-    m->shards.command.log = path_join(m->root, "log");
-    return m->shards.command.log ? lock_folder(m, f) : NO_MEMORY(f, "a path");
+    return lock_folder(m, f);
 }
 
 /* ---- The view ---------------------------------------------------------------------------------------------------- */
@@ -234,7 +233,6 @@ void fetched_model_close(struct fetched_model *m)
     free(m->hashes);
     free(m->ranges);
     free(m->shards.command.folder);
-    free(m->shards.command.log);
     if (m->lock >= 0)
         close(m->lock);
     *m = (struct fetched_model){.lock = -1};
