@@ -233,17 +233,26 @@ static int make_stand(void *context, const char *path, bool ended, struct fail *
     return stand ? write_file(stand, h.data, (size_t)h.bytes, h.size, f) : NO_MEMORY(f, "a path");
 }
 
+static bool parse_range(const char *line, struct fetched_range *r)
+{
+    char *end;
+    r->begin = strtoull(line, &end, 10);
+    if (end == line || *end != ' ')
+        return false;
+    r->end = strtoull(end + 1, &end, 10);
+    return *end == ';';
+}
+
 /* Reads which bytes the stand-in has for good. A line without its end was cut off. */
 static int read_often(struct fetched_shard *s, struct fail *f)
 {
     OWNED char *path = path_join(s->all->ranges, s->name);
     FILE *file = path ? fopen(path, "re") : NULL;
     struct fetched_range r;
-    char line[64], end;
+    char line[64];
     int status = path ? QOBS_OK : NO_MEMORY(f, "a path");
     while (file && status == QOBS_OK && fgets(line, sizeof line, file))
-        if (sscanf(line, "%" SCNu64 " %" SCNu64 "%c", &r.begin, &r.end, &end) == 3 && end == ';' &&
-            !list_append(&s->often.items, &s->often.count, sizeof r, &r))
+        if (parse_range(line, &r) && !list_append(&s->often.items, &s->often.count, sizeof r, &r))
             status = NO_MEMORY(f, "the tensors");
     if (file)
         fclose(file);

@@ -53,7 +53,7 @@ struct fetched_shards {
 
 /* Makes the stand-ins that are missing, of the headers that the command fetches, and defers maps of all. `names` stay
  * valid. A stand-in that is there stands for its file. */
-int fetched_shards_open(struct fetched_shards *s, const char *const *names, size_t count, struct fail *f);
+int fetched_shards_open(struct fetched_shards *all, const char *const *names, size_t count, struct fail *f);
 
 /* Removes the fetched files; stand-ins and hashes stay. Does nothing if nothing was opened. */
-void fetched_shards_close(struct fetched_shards *s);
+void fetched_shards_close(struct fetched_shards *all);
