@@ -45,6 +45,15 @@ enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE
 /* torchao's MappingType. */
 enum torchao_mapping { TORCHAO_SYMMETRIC, TORCHAO_NO_CLIPPING_ERR, TORCHAO_ASYMMETRIC };
 
+/* vLLM's scales of e4m3. */
+struct vllm_scale {
+    bool ue8m0;            /* scales are powers of two */
+    bool by_reciprocal;    /* magnitudes times 1 / 448, not over 448 */
+    double least_amax;     /* of magnitudes */
+    double least_quotient; /* of what a power of two is made of */
+    double least;          /* of scales */
+};
+
 struct formula_params {
     const char *name;                /* of the observer, for messages */
     enum rank rank;                  /* of ranges that a caller passes without an observer */
@@ -100,13 +109,7 @@ struct formula_params {
             bool blocks; /* scales are rounded to bfloat16 and float16 */
             qobs_dtype zero_point_dtype;
         } aiedge;
-        struct vllm_scale {
-            bool ue8m0;            /* scales are powers of two */
-            bool by_reciprocal;    /* magnitudes times 1 / 448, not over 448 */
-            double least_amax;     /* of magnitudes */
-            double least_quotient; /* of what a power of two is made of */
-            double least;          /* of scales */
-        } vllm;
+        struct vllm_scale vllm;
     };
 };
 
