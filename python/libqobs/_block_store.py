@@ -4,6 +4,7 @@
 block that is done, and the hidden states after the last one. Whatever moment the process ends at, it can go on."""
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import json
@@ -11,7 +12,7 @@ import os
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _library as c
@@ -44,7 +45,7 @@ class Store:
         path = os.path.join(self._own, _RUN)
         begun = _read_json(path)
         if begun is None:
-            _write_json(path, run)
+            write_json(path, run)
         else:
             _check_same(run, begun, f"{self.work} was begun with", "go on with that, or remove it to begin again")
         return False
@@ -75,21 +76,21 @@ class Store:
 
     def add_states(self, block: int, states: Iterable[tuple[str, bytes]]) -> None:
         """Writes the states of a block, by the name of the observer."""
-        def write(folder: str) -> Mapping[str, str]:
+        def fill(folder: str) -> Mapping[str, str]:
             names = {}
             for i, (name, state) in enumerate(states):
                 names[name] = f"{i}.qobs"
-                _write(os.path.join(folder, names[name]), state)
+                write(os.path.join(folder, names[name]), state)
             return names
-        _complete(self.folder_of(block), write)
+        _complete(self.folder_of(block), fill)
 
     def add_files(self, block: int, files: Mapping[str, bytes]) -> None:
         """Writes files of a block, by their names."""
-        def write(folder: str) -> Mapping[str, str]:
+        def fill(folder: str) -> Mapping[str, str]:
             for name, data in files.items():
-                _write(os.path.join(folder, name), data)
+                write(os.path.join(folder, name), data)
             return {}
-        _complete(self.folder_of(block), write)
+        _complete(self.folder_of(block), fill)
 
     def folder_of(self, block: int) -> str:
         return os.path.join(self.work, f"block-{block:05}")
@@ -123,11 +124,11 @@ class Store:
         sys.modules["torch"].save(tree, buffer)
         name = f"{batch:06}.pt"
         raw = buffer.getbuffer()
-        _write(os.path.join(self._part, name), raw)
+        write(os.path.join(self._part, name), raw)
         self._files[name] = [len(raw), zlib.crc32(raw)]
 
     def end_hidden(self, block: int) -> None:
-        _write_json(os.path.join(self._part, _INDEX), {"files": self._files})
+        write_json(os.path.join(self._part, _INDEX), {"files": self._files})
         shutil.rmtree(self._hidden_of(block), ignore_errors=True)
         os.rename(self._part, self._hidden_of(block))
 
@@ -162,7 +163,7 @@ class Store:
         for i, name in enumerate(name for name in names if name in there):
             files[name] = f"{i}.qobs"
             _link(there[name], os.path.join(part, files[name]))
-        _write_json(os.path.join(part, "states.json"), {"states": files})
+        write_json(os.path.join(part, "states.json"), {"states": files})
         _link(os.path.join(self._own, _RUN), os.path.join(part, _RUN))
         os.rename(part, self.states)
 
@@ -179,16 +180,28 @@ def _link(path: str, to: str) -> None:
         shutil.copyfile(path, to)
 
 
-def _write(path: str, data: Any) -> None:
-    with open(path, "wb") as file:
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """An error of the system inside names the file."""
+    try:
+        yield
+    except OSError as failure:
+        if failure.errno is None or failure.filename is not None:
+            raise
+        raise OSError(failure.errno, failure.strerror, path) from None
+
+
+def write(path: str, data: Any) -> None:
+    """Writes a file. Errors: OSError, with its name."""
+    with naming(path), open(path, "wb") as file:
         file.write(data)
 
 
-def _write_json(path: str, value: Any) -> None:
-    """A file that appears when it is complete."""
+def write_json(path: str, value: Any, indent: int = 1) -> None:
+    """A file that appears when it is complete. Errors: OSError, with its name."""
     part = f"{path}.part"
-    with open(part, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
+    with naming(part), open(part, "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=indent)
     os.replace(part, path)
 
 
@@ -203,14 +216,14 @@ def _read_json(path: str) -> Any:
         raise c.InvalidArgumentError(f"states: {path}: is no JSON any more: {failure}; remove its directory") from None
 
 
-def _complete(folder: str, write: Callable[[str], Mapping[str, str]]) -> None:
+def _complete(folder: str, fill: Callable[[str], Mapping[str, str]]) -> None:
     """A folder that appears when it is complete, with the sizes and sums of its files."""
     part = f"{folder}.part"
     shutil.rmtree(part, ignore_errors=True)
     os.mkdir(part)
-    names = write(part)
+    names = fill(part)
     files = {name: _size_and_sum(os.path.join(part, name)) for name in sorted(os.listdir(part))}
-    _write_json(os.path.join(part, _INDEX), {"names": names, "files": files})
+    write_json(os.path.join(part, _INDEX), {"names": names, "files": files})
     os.rename(part, folder)
 
 

@@ -23,14 +23,15 @@ from typing import Any, NamedTuple
 
 from . import _library as c
 from ._arguments import mapping, wrong_kind
-from ._block_model import OUTSIDE, BlockModel
-from ._block_store import Store
+from ._block_model import OUTSIDE, BlockModel, first_line
+from ._block_store import Store, write, write_json
 from ._block_weights import Group, Place, Stage, Weights, place_of, stages_of_experts
 from ._blocks import Passes, Ranks, batches_of, described, directory_of, peak_bytes
 from ._calibration import Calibration, calibration, words
 from ._checkpoint import audit, quantize
-from ._configuration import describe
+from ._configuration import Described, describe
 from ._functions import settings as settings_of
+from ._hooks import Hooks, attention_modules
 from ._names import modules_in
 from ._observer import Observer
 from ._progress import Line
@@ -38,15 +39,16 @@ from ._reports import QuantizeBlocksReport
 
 _PRESET, _PLAIN = "qobs.local_hessian", "llmc.memoryless_minmax"
 _SHARE = 0.1   # of the mean square of the inputs, at least; more where there are fewer than ten tokens for a column
-_ROW = 1 << 20
+# Preset, of which the first that has the weights of a scheme counts -> settings
+_DEFAULTS: dict[str, dict[str, Any]] = {_PRESET: {"hessian_block_size": 1 << 20, "rounding": "descent"}, _PLAIN: {}}
 _MOST_SUMS = 1 << 30  # bytes of the sums of experts that are quantized together
 _CODES, _CONFIG, _LAYERS = "codes.safetensors", "config.json", "layers.json"
 
 
 def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme: Any, *,
                     settings: Mapping[str, Any] | None = None, targets: Iterable[str] | str | None = None,
-                    ignore: Iterable[str] | str | None = None, fill_experts: str = "refuse", group: Any = None,
-                    load: Mapping[str, Any] | None = None) -> QuantizeBlocksReport:
+                    ignore: Iterable[str] | str | None = None, kv_cache: bool = False, fill_experts: str = "refuse",
+                    group: Any = None, load: Mapping[str, Any] | None = None) -> QuantizeBlocksReport:
     """Quantizes the weights of a model that need not fit into memory, block by block, each under the inputs that it
     gets in the quantized model:
 
@@ -54,30 +56,36 @@ def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme
 
     The rounding mends the error of earlier layers: in place of the weight W it takes V, for which the outputs are
     nearest to those of the unquantized model. Scales and codes are those of qobs.local_hessian with descent, under the
-    damped Hessian of the row. Experts are rounded for the tokens that the router of the quantized model sends to them;
-    one without tokens keeps its weights.
+    damped Hessian of the row; floats of 8 bits have the scales of their range and the nearest codes. Experts are
+    rounded for the tokens that the router of the quantized model sends to them; one without tokens keeps its weights.
 
     model_dir, batches, group, load: as of calibrate_blocks. out_dir: a new or empty directory. It appears when it is
     complete, as quantize writes it. Until then its neighbour with ".blocks" after the name holds codes of complete
-    blocks and the hidden states after them. The same call goes on where one has ended. scheme: integers, NVFP4
-    or MXFP4, "W4A16" or "NVFP4"; scales of inputs are those in the quantized model. settings: of the scheme's weights
-    and of qobs.local_hessian. fill_experts: as of quantize, for scales of inputs of experts without tokens.
+    blocks and the hidden states after them. The same call goes on where one has ended. scheme: "W4A16", "NVFP4" or
+    "FP8", a configuration or a recipe; scales of inputs are those in the quantized model. settings: of the scheme's
+    weights and of qobs.local_hessian. kv_cache: also scales of keys and values of attention in the quantized model, for
+    an e4m3 cache; a configuration may ask for them, too. fill_experts: as of quantize, for scales of inputs of experts
+    without tokens.
     The model runs in float32, twice: with its own weights and with the quantized ones.
     Memory: the float32 weights of one block twice, one batch, and 40 bytes for each pair of columns of one layer.
     Experts are taken together as far as 1 GB holds 16 bytes for each pair of columns of each; with scales of inputs,
     all of a block. Disk: what a block returns in float32 for all batches, four times.
     Returns the report of quantize for what was written, whose layers have "rounding": the objective before the descent
     and after it; and blocks, run, batches, seconds, peak_bytes as of calibrate_blocks. Errors: those of
-    calibrate_blocks and quantize; UnsupportedError for layers that run several times in a block or in none."""
+    calibrate_blocks and quantize; UnsupportedError for layers that run several times in a block or in none, and for
+    schemes of which some weights are floats of 8 bits and others are not."""
     given, ranks, begin = batches_of(batches), Ranks(group), time.monotonic()
     if not isinstance(out_dir, (str, os.PathLike)):
         raise wrong_kind(out_dir, "out_dir", "a path")
-    _check_scheme(scheme, targets)
+    described_as = describe(scheme, None, None, targets)
+    preset = _preset_of(described_as)
     own = {**mapping(load, "load", "{'attn_implementation': 'eager'}"), "dtype": "float32"}
     model = BlockModel(directory_of(model_dir), own)
-    wanted = {"hessian_block_size": _ROW, "rounding": "descent", **mapping(settings, "settings", "{'group_size': 64}")}
-    observed = calibration(model.model, scheme, importance=f"{_PRESET} {words(wanted)}", targets=targets, ignore=ignore)
-    job = _Job(model, observed, _layers(model, observed), wanted, _options(observed, targets, ignore), fill_experts)
+    wanted = {**_DEFAULTS[preset], **mapping(settings, "settings", "{'group_size': 64}")}
+    observed = calibration(model.model, scheme, importance=_importance(described_as, preset, wanted), targets=targets,
+                           ignore=ignore, kv_cache=kv_cache)
+    job = _Job(model, observed, _layers(model, observed), preset, wanted, _options(observed, targets, ignore),
+               fill_experts)
     store = Store(os.path.abspath(os.fspath(out_dir)), ranks.rank)
     run = {**described(model, observed, given, load, ranks), "settings": words(wanted), "fill_experts": fill_experts}
     try:
@@ -98,19 +106,34 @@ def _options(observed: Calibration, targets: Any, ignore: Any) -> dict[str, Any]
     return {**observed._described.options, **given}
 
 
-def _check_scheme(scheme: Any, targets: Any) -> None:
-    """Errors: UnsupportedError if it has scales of keys and values, or weights that the preset has not; those of
-    describe."""
-    described_as = describe(scheme, None, None, targets)
-    if described_as.kv_cache:
-        raise c.UnsupportedError(f"{described_as.label}: stores scales of keys and values, which quantize_blocks does "
-                                 "not observe; calibrate_blocks and quantize do")
-    for group in described_as.groups:
+def _preset_of(described_as: Described) -> str:
+    """The preset of the scales of a scheme. Errors: UnsupportedError if none has its weights, or several."""
+    found = {_preset_with(group.weights, described_as.label) for group in described_as.groups if group.weights}
+    if len(found) == 1:
+        return found.pop()
+    reason = ("has floats of 8 bits, whose codes are the nearest, beside weights that are rounded by descent" if found
+              else "quantizes no weights")
+    raise c.UnsupportedError(f"{described_as.label}: {reason}; calibrate_blocks and quantize take it")
+
+
+def _preset_with(weights: str, label: str) -> str:
+    reason = ""
+    for preset in _DEFAULTS:
         try:
-            Observer(f"{_PRESET} {group.weights} base_name=weight")
+            Observer(f"{preset} {weights} base_name=weight")
+            return preset
         except c.InvalidArgumentError as failure:
-            raise c.UnsupportedError(f"{described_as.label}: {failure}; quantize_blocks takes integers, NVFP4 and "
-                                     "MXFP4") from None
+            reason = reason or str(failure)
+    raise c.UnsupportedError(f"{label}: {reason}; quantize_blocks takes integers, NVFP4, MXFP4 and floats of 8 bits")
+
+
+def _importance(described_as: Described, preset: str, wanted: Mapping[str, Any]) -> bool | str:
+    """The argument of calibration. Errors: InvalidArgumentError for a setting that the preset has not."""
+    if preset == _PRESET:
+        return f"{_PRESET} {words(wanted)}"
+    for group in described_as.groups:
+        Observer(f"{preset} {group.weights or ''} base_name=weight {words(wanted)}")
+    return True
 
 
 def _layers(model: BlockModel, observed: Calibration) -> list[_Layer]:
@@ -139,11 +162,13 @@ class _Layer(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """What is quantized. options: those of quantize that choose layers and schemes."""
+    """What is quantized. preset, settings: of the scales of weights; options: those of quantize that choose layers and
+    schemes."""
 
     model: BlockModel
     observed: Calibration
     layers: list[_Layer]
+    preset: str
     settings: dict[str, Any]
     options: dict[str, Any]
     fill_experts: str
@@ -157,6 +182,24 @@ class _Job(NamedTuple):
         there = self.observed.observers
         known = {name: f"{layer.known}.input" for name, layer in self.of.items()}
         return {f"{name}.input": there[known[name]] for name in names if known[name] in there}
+
+    def unseen(self, names: Iterable[str] | None) -> dict[str, bytes]:
+        """States of the keys and values of attention whose layers are among these, or of all, until those of the blocks
+        are known: quantize writes scales of the same names and shapes."""
+        there = None if names is None else set(names)
+        return {name: _unseen(observer, 1, 1, 1) for name, observer in self.observed.observers.items()
+                if name.endswith("_states") and (there is None or there & _projections(name))}
+
+
+def _projections(name: str) -> set[str]:
+    """The layers by which quantize knows the attention of keys or values."""
+    attention = name.rpartition(".")[0]
+    return {f"{attention}.k_proj", f"{attention}.v_proj"}
+
+
+def _unseen(observer: Observer, *shape: int) -> bytes:
+    """The state of an observer that has seen ones."""
+    return copy.copy(observer).observe(sys.modules["torch"].ones(1, *shape)).save()
 
 
 # ---- Runs ------------------------------------------------------------------------------------------------------------
@@ -173,12 +216,42 @@ class _Silent:
         pass
 
 
+class _Attention:
+    """Observes keys and values of attention while it is entered and open."""
+
+    def __init__(self, job: _Job):
+        self._of = {name: o for name, o in job.observed.observers.items() if name.endswith("_states")}
+        model, self.open = job.model, False
+        modules = attention_modules(model.model) if self._of else {}
+        blocks = {id(module): i for i, block in enumerate(model.blocks) for module in block.modules()}
+        self._block = {name: blocks.get(id(module), OUTSIDE) for name, module in modules.items()}
+        self._dtypes = {name: model.dtype_in_files(f"{name}.k_proj.weight") for name in modules}
+        self._hooks = Hooks(model.model, {}, modules, self._receive)
+
+    def __enter__(self) -> None:
+        self._hooks.enter()
+
+    def __exit__(self, *failure: Any) -> None:
+        self._hooks.leave()
+
+    def _receive(self, name: str, x: Any) -> None:
+        if self.open and name in self._of:
+            self._of[name].observe(x)
+
+    def scales(self, block: int, ranks: Ranks) -> dict[str, Any]:
+        """The scales of a block as a checkpoint stores them, of all ranks."""
+        mine = {name: o for name, o in self._of.items() if self._block[name.rpartition(".")[0]] == block}
+        ranks.merge(list(mine.values()))
+        return {f"{name.removesuffix('_states')}_scale":
+                o.qparams()[0].reshape(1).to(self._dtypes[name.rpartition(".")[0]]) for name, o in mine.items()}
+
+
 class _Run:
     """All blocks in both streams: what each returns with its own weights, and with the quantized ones."""
 
     def __init__(self, job: _Job, batches: list[Any], store: Store, ranks: Ranks):
         self._job, self._model, self._batches, self._store, self._ranks = job, job.model, batches, store, ranks
-        self._passes = Passes(job.model, _Silent())
+        self._passes, self._attention = Passes(job.model, _Silent()), _Attention(job)
         self._line = Line("quantize")
 
     def all(self) -> int:
@@ -188,7 +261,7 @@ class _Run:
         self._ranks.same(lambda: self._store.check_hidden(hidden))
         count = len(self._model.blocks)
         self._model.load(OUTSIDE)
-        with sys.modules["torch"].no_grad(), self._line:
+        with sys.modules["torch"].no_grad(), self._attention, self._line:
             for block in range(hidden + 1, count):
                 self._block(block, complete=block < first)
                 if block == 0:
@@ -205,14 +278,23 @@ class _Run:
             self._quantize(block, weights)
         store.begin_hidden(block)
         for i, batch in enumerate(self._batches):
-            store.put(i, [self._stream(block, batch, i, weights, quantized) for quantized in (False, True)])
+            store.put(i, self._streams(block, batch, i, weights, observe=not complete))
             self._line.show(block, len(model.blocks), i + 1, len(self._batches))
         store.end_hidden(block)
         weights.release()
         model.drop()
         if not complete:
+            weights.add_scales(self._attention.scales(block, self._ranks))
             self._ranks.same(lambda: store.add_files(block, weights.files()) if self._ranks.rank == 0 else None)
         store.drop_hidden(block)
+
+    def _streams(self, block: int, batch: Any, number: int, weights: _Weights, observe: bool) -> list[Any]:
+        """What the block returns in both streams. observe: keys and values in the quantized one are, too."""
+        own = self._stream(block, batch, number, weights, False)
+        self._attention.open = observe
+        quantized = self._stream(block, batch, number, weights, True)
+        self._attention.open = False
+        return [own, quantized]
 
     def _stream(self, block: int, batch: Any, number: int, weights: _Weights, quantized: bool,
                 whole: bool = True) -> Any:
@@ -325,13 +407,18 @@ class _Weights(Weights):
         self._config = made.config
         self._take(made.tensors)
 
+    def add_scales(self, scales: Mapping[str, Any]) -> None:
+        """Takes scales of keys and values."""
+        self._tensors |= scales
+
     def _take(self, tensors: Mapping[str, Any]) -> None:
         from ._quantized import dequantize
         self._tensors |= tensors
         parts: dict[str, dict[str, Any]] = {}
         for name, value in tensors.items():
             module, _, part = name.rpartition(".")
-            parts.setdefault(module, {})[part] = value
+            if module in self.places:
+                parts.setdefault(module, {})[part] = value
         self.put((name, dequantize(found, self._arguments[name])) for name, found in parts.items())
 
     def files(self) -> dict[str, bytes]:
@@ -415,26 +502,33 @@ def _codes(job: _Job, work: str, sums: Iterable[_Sums], inputs: Mapping[str, Obs
     for one in sums:
         gram, weights = one.corrected()
         corrected |= weights
-        found |= {f"{name}.importance": _with_hessian(job, name, gram) for name in weights}
+        if job.preset == _PRESET:
+            found |= {f"{name}.importance": _with_hessian(job, name, gram) for name in weights}
+    found |= job.unseen(corrected)
     _save_weights(job, corrected, os.path.join(model, "model.safetensors"))
     _save_states(found, states)
+    given = [states] if found else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the whole model is told of once
-        report = quantize(model, out, preset=_PRESET, settings=job.settings, states=[states],
+        report = quantize(model, out, preset=job.preset, settings=job.settings, states=given,
                           fill_experts=job.fill_experts, keep_findings=True, **job.options)  # experts are missing
     from ._quantized import Checkpoint
     made = Checkpoint(out)
-    tensors = {name: made.read(name).clone() for name in made.tensors}
+    tensors = {name: made.read(name).clone() for name in made.tensors if name.rpartition(".")[0] in corrected}
     result = _Made(tensors, report["layers"], made.quantization, {name: made.scheme(name) for name in corrected})
     shutil.rmtree(folder)
     return result
 
 
 def _save_weights(job: _Job, corrected: Mapping[str, Any], path: str) -> None:
-    """In the dtype of the model's files, which decides about that of scales."""
+    """In the dtype of the model's files, which decides about that of scales. Errors: OSError."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
-    save_file({f"{name}.weight": v.to(job.of[name].dtype).contiguous() for name, v in corrected.items()}, path,
-              {"format": "pt"})
+    try:
+        save_file({f"{name}.weight": v.to(job.of[name].dtype).contiguous() for name, v in corrected.items()}, path,
+                  {"format": "pt"})
+    except SafetensorError as failure:
+        raise OSError(f"{path}: {first_line(failure)}") from None
 
 
 def _with_hessian(job: _Job, name: str, gram: Any) -> bytes:
@@ -449,10 +543,8 @@ def _save_states(states: Mapping[str, bytes], folder: str) -> None:
     os.makedirs(folder)
     files = {name: f"{i}.qobs" for i, name in enumerate(states)}
     for name, state in states.items():
-        with open(os.path.join(folder, files[name]), "wb") as file:
-            file.write(state)
-    with open(os.path.join(folder, "states.json"), "w", encoding="utf-8") as file:
-        json.dump({"states": files}, file)
+        write(os.path.join(folder, files[name]), state)
+    write_json(os.path.join(folder, "states.json"), {"states": files})
 
 
 # ---- The end ---------------------------------------------------------------------------------------------------------
@@ -470,26 +562,24 @@ def _begin(job: _Job, store: Store) -> set[str]:
 
 def _write_whole(job: _Job, part: str, path: str) -> None:
     shutil.rmtree(part, ignore_errors=True)
-    plain = {name: value for name, value in job.settings.items() if name in settings_of(_PLAIN)}
+    known = settings_of(_PLAIN) if job.preset != _PLAIN else job.settings
+    plain = {name: value for name, value in job.settings.items() if name in known}
     with tempfile.TemporaryDirectory() as folder:
-        states = os.path.join(folder, "states")
-        _save_states(_unseen(job), states)
-        given = [states] if os.listdir(states) != ["states.json"] else None
+        states, found = os.path.join(folder, "states"), _all_unseen(job)
+        _save_states(found, states)
+        given = [states] if found else None
         report = quantize(job.model.directory, part, preset=_PLAIN, settings=plain, states=given, **job.options)
     for name in sorted({layer["name"] for layer in report["layers"]} - job.of.keys()):
         raise c.UnsupportedError(f"model_dir: {job.model.directory}: {name} is no linear layer, and quantize takes it; "
                                  f"ignore={[name]!r} leaves it as it is")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(report, file)
+    write_json(path, report)
 
 
-def _unseen(job: _Job) -> dict[str, bytes]:
-    """States of inputs until those of the blocks are known: quantize writes scales of the same names and shapes."""
-    ones, states = sys.modules["torch"].ones, {}
-    for name, layer in job.of.items():
-        for state, observer in job.inputs_of([name]).items():
-            states[state] = copy.copy(observer).observe(ones(1, layer.place.weight.shape[1])).save()
-    return states
+def _all_unseen(job: _Job) -> dict[str, bytes]:
+    """States until those of the blocks are known: quantize writes scales of the same names and shapes."""
+    return job.unseen(None) | {
+        state: _unseen(observer, layer.place.weight.shape[1]) for name, layer in job.of.items()
+        for state, observer in job.inputs_of([name]).items()}
 
 
 def _whole(store: Store) -> tuple[str, str]:
@@ -526,8 +616,7 @@ def _name_observer(path: str, config: Mapping[str, Any]) -> None:
         whole = json.load(file)
     for name, group in whole["quantization_config"]["config_groups"].items():
         group["weights"] = config["config_groups"][name]["weights"]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(whole, file, indent=2)
+    write_json(path, whole, indent=2)
 
 
 def _put(folder: str, codes: str) -> None:

@@ -80,7 +80,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         if options.set:
             parser.error("--set belongs to --corrected")
         return
-    given = [name for name in ("states", "importance", "kv_cache") if getattr(options, name)]
+    given = [name for name in ("states", "importance") if getattr(options, name)]
     if given:
         parser.error(f"--{given[0].replace('_', '-')}: is not for --corrected")
     if not options.out:
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> None:
     chosen = {name: value for name, value in (("targets", options.targets), ("ignore", options.ignore)) if value}
     if options.corrected:
         made = quantize_blocks(options.model, options.out, batches, options.scheme, settings=dict(options.set),
-                               fill_experts=options.fill_experts, **chosen)
+                               fill_experts=options.fill_experts, kv_cache=options.kv_cache, **chosen)
         print(f"{len(made['layers'])} layers of {made['blocks']} blocks quantized, of which {made['run']} ran now, "
               f"{_shown(made['bytes_before'])} to {_shown(made['bytes_after'])}; {len(read.samples)} samples of "
               f"{options.length} tokens from {read.form} in {len(batches)} batches; {made['seconds']:.0f} s, at most "

@@ -4,6 +4,7 @@
 import filecmp
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -18,8 +19,12 @@ ORDER = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.
          "mlp.down_proj"]
 STAGES = [ORDER[:3], ORDER[3:4], ORDER[4:6], ORDER[6:]]
 SETTINGS = {"group_size": 32}
-CACHED = {"kv_cache_scheme": {"num_bits": 8, "type": "float"},
+CACHED = {"kv_cache_scheme": {"num_bits": 8, "type": "float"}, "ignore": ["lm_head"],
           "config_groups": {"group": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 32}}}}
+MIXED = {"config_groups": {
+    "a": {"targets": ["re:.*down_proj"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}},
+    "b": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 32}}}}
+UNQUANTIZED = {"config_groups": {}, "kv_cache_scheme": {"num_bits": 8, "type": "float"}}
 
 
 def model_at(tmp_path):
@@ -45,12 +50,18 @@ def inputs(model, names):
     return {name: torch.cat(rows).double() for name, rows in seen.items()}
 
 
-def objective(x, y, w, q):
-    """(Q - V) A (Q - V)^T of a weight by its definition, V the corrected one."""
+def corrected(x, y, w):
+    """A and V by their definition."""
     count, n = y.shape
     a = y.T @ y / max(count, 1)
     a += torch.eye(n) * max(0.1, n / max(count, 1)) * (a.diagonal().mean() if count else 1)
-    d = q - (w + w @ ((x - y).T @ y / max(count, 1)) @ torch.linalg.inv(a))
+    return a, w + w @ ((x - y).T @ y / max(count, 1)) @ torch.linalg.inv(a)
+
+
+def objective(x, y, w, q):
+    """(Q - V) A (Q - V)^T of a weight."""
+    a, v = corrected(x, y, w)
+    d = q - v
     return ((d @ a) * d).sum().item()
 
 
@@ -122,6 +133,61 @@ def test_the_objective_is_that_of_the_formula(scheme, settings, tmp_path):
         assert found["error"] <= found["error_before"]
     assert qobs.audit(tmp_path / "out", folder)["findings"] == []
     assert sorted(os.listdir(tmp_path)) == ["model", "out"]
+
+
+@pytest.mark.parametrize("scheme, settings, group", [
+    ("FP8_DYNAMIC", {}, (1, 0)), ("FP8_BLOCK", {"block_structure": "[16,32]"}, (16, 32)), ("FP8", {}, (0, 0)),
+    ("MXFP8A16", {}, (1, 32))])
+def test_floats_of_8_bits_are_nearest_to_the_corrected_weights(scheme, settings, group, tmp_path):
+    """group: rows and columns of a scale, 0: all. A code is one of the two around V."""
+    folder = model_at(tmp_path)
+    qobs.quantize_blocks(folder, tmp_path / "out", batches(), scheme, settings=settings)
+    (own, other), made = both(folder), quantized_matrices(tmp_path / "out")
+    for block in range(SMALL["num_hidden_layers"]):
+        for stage in STAGES:
+            names = [f"model.layers.{block}.{name}" for name in stage]
+            x, y = (inputs(model, names[:1])[names[0]] for model in (own, other))
+            for name in names:
+                _, v = corrected(x, y, own.get_submodule(name).weight.data.double())
+                assert_nearest_floats(made[name], v, group)
+                other.get_submodule(name).weight.data = made[name].float()
+    assert not torch.equal(v, own.get_submodule(name).weight.data.double())
+    assert qobs.audit(tmp_path / "out", folder)["findings"] == []
+
+
+def assert_nearest_floats(q, v, group):
+    """An e4m3 number has 3 bits of mantissa, and the smallest is 2^-9 of 448 steps; V was rounded to bfloat16."""
+    rows, columns = (size or whole for size, whole in zip(group, v.shape))
+    for i in range(0, v.shape[0], rows):
+        for j in range(0, v.shape[1], columns):
+            part, found = v[i:i + rows, j:j + columns], q[i:i + rows, j:j + columns]
+            step = 2.0 ** -9 * part.abs().max() / 448 * 2  # a scale that is a power of two is at most twice as large
+            assert ((found - part).abs() <= part.abs() * (2.0 ** -4 + 2.0 ** -7) + step).all()
+
+
+@pytest.mark.parametrize("arguments", [{"scheme": CACHED}, {"scheme": "W4A16", "kv_cache": True},
+                                       {"scheme": "FP8", "kv_cache": True}])
+def test_scales_of_keys_and_values_are_those_of_the_quantized_model(arguments, tmp_path, monkeypatch):
+    """Also after an interruption."""
+    folder, settings = model_at(tmp_path), {} if arguments["scheme"] == "FP8" else SETTINGS
+    stop_after(monkeypatch, "begin_hidden", 3)
+    with pytest.raises(Exception, match="^$"):
+        qobs.quantize_blocks(folder, tmp_path / "out", batches(), settings=settings, **arguments)
+    monkeypatch.undo()
+    assert qobs.quantize_blocks(folder, tmp_path / "out", batches(), settings=settings, **arguments)["run"] == 1
+    model = both(folder)[0]
+    put(model, quantized_matrices(tmp_path / "out"))
+    expected = qobs.calibrate(model, batches(), "FP8", kv_cache=True).scales()
+    from safetensors.torch import load_file
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    names = [name for name in found if name.endswith((".k_scale", ".v_scale"))]
+    assert len(names) == 6 and len({found[name].item() for name in names}) > 1
+    for name in names:
+        assert found[name].dtype == torch.bfloat16 and found[name].shape == (1,)
+        assert found[name].float().item() == pytest.approx(expected[name].float().item(), rel=0.01), name
+    config = json.loads((tmp_path / "out" / "config.json").read_text())["quantization_config"]
+    assert config["kv_cache_scheme"]["num_bits"] == 8
+    assert qobs.audit(tmp_path / "out", folder)["findings"] == []
 
 
 def outputs(folder):
@@ -198,6 +264,45 @@ def test_kills(tmp_path):
     kill_again_and_again(quantize_to_4_bits, folder, out, check)
 
 
+FULL_DISK = """
+import os, pathlib, subprocess, sys
+import libqobs as qobs
+sys.path.insert(0, sys.argv[1])
+import test_corrected as t
+folder, disk = sys.argv[2:]
+size, kinds = 100, []
+
+def mount(*options):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join([*options, f"size={size}k"]), "tmpfs", disk], check=True)
+mount()
+while True:
+    try:
+        report = qobs.quantize_blocks(folder, f"{disk}/out", t.batches(), "W4A16", settings=t.SETTINGS)
+        break
+    except (OSError, qobs.SystemFailure) as failure:
+        assert "No space left on device" in str(failure) and disk in str(failure), failure
+        kinds.append(sorted(name for name in os.listdir(f"{disk}/out.blocks") if name.startswith(("b", "w"))))
+    size += 25
+    mount("remount")
+assert os.listdir(disk) == ["out"] and report["run"] < 3 and len({str(kind) for kind in kinds}) > 3, (report, kinds)
+t.assert_same_model(pathlib.Path(disk, "out"), pathlib.Path(folder, "..", "expected"))
+"""
+
+
+def test_a_full_disk(tmp_path):
+    """A disk that is full at more and more moments: an error with the file, and the next run goes on."""
+    unshare = ["unshare", "--map-root-user", "--mount"]
+    os.mkdir(tmp_path / "disk")
+    small = ["mount", "-t", "tmpfs", "tmpfs", str(tmp_path / "disk")]
+    if not shutil.which("unshare") or subprocess.run([*unshare, *small], capture_output=True).returncode:
+        pytest.skip("no small disk can be mounted")
+    folder = model_at(tmp_path)
+    qobs.quantize_blocks(folder, tmp_path / "expected", batches(), "W4A16", settings=SETTINGS)
+    command = [*unshare, sys.executable, "-c", FULL_DISK, os.path.dirname(__file__), folder, str(tmp_path / "disk")]
+    made = subprocess.run(command, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+
+
 def test_lost_hidden_states_are_made_of_the_codes(tmp_path, monkeypatch):
     """Blocks whose codes are complete are not quantized again."""
     folder = model_at(tmp_path)
@@ -218,6 +323,38 @@ def test_lost_hidden_states_are_made_of_the_codes(tmp_path, monkeypatch):
     os.rmdir(path.parent)
     assert qobs.quantize_blocks(folder, tmp_path / "out", batches(), "W4A16", settings=SETTINGS)["run"] == 1
     assert_same_model(tmp_path / "out", tmp_path / "expected")
+
+
+BITS = """
+import os, sys
+import torch
+sys.path.insert(0, sys.argv[1])
+import libqobs as qobs
+import test_corrected as t
+from libqobs import _library
+folder, out = sys.argv[2:]
+torch.set_num_threads(1)
+lib, made = _library.lib, 0
+for i in range(lib.isa_count()):
+    if lib.isa_usable(i):
+        for threads in (1, 2, 7):
+            assert lib.isa_select(lib.isa_name(i), None) == 0
+            qobs.set_threads(threads)
+            qobs.quantize_blocks(folder, os.path.join(out, str(made)), t.batches(), "W4A16", settings=t.SETTINGS)
+            made += 1
+print(made)
+"""
+
+
+def test_bits_do_not_depend_on_instruction_set_and_threads(tmp_path):
+    """Sums over tokens are torch's, with one thread."""
+    command = [sys.executable, "-c", BITS, os.path.dirname(__file__), model_at(tmp_path), str(tmp_path)]
+    made = subprocess.run(command, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    count = int(made.stdout.split()[-1])
+    assert count >= 3
+    for i in range(1, count):
+        assert_same_model(tmp_path / str(i), tmp_path / "0")
 
 
 WORKER = """
@@ -248,8 +385,11 @@ def test_ranks(tmp_path):
 
 
 @pytest.mark.parametrize("error, words, arguments", [  # noqa: F811
-    (qobs.UnsupportedError, "scheme: 'FP8': .*; quantize_blocks takes integers, NVFP4 and", {"scheme": "FP8"}),
-    (qobs.UnsupportedError, "keys and values", {"scheme": CACHED}),
+    (qobs.UnsupportedError, "scheme: has floats of 8 bits, .*, beside weights that are rounded", {"scheme": MIXED}),
+    (qobs.UnsupportedError, "scheme: quantizes no weights; calibrate_blocks and", {"scheme": UNQUANTIZED}),
+    (TypeError, "kv_cache", {"kv_cache": 3}),
+    (qobs.InvalidArgumentError, "'rounding' is no setting of it",
+     {"scheme": "FP8_DYNAMIC", "settings": {"rounding": "descent"}}),
     (qobs.UnsupportedError, "model_dir: lm_head is in no block; ignore=", {"ignore": []}),
     (TypeError, "out_dir: is 3", {"out_dir": 3}), (qobs.NoDataError, "no batch", {"batches": []}),
     (qobs.InvalidArgumentError, "group_size", {"settings": {"group_size": "much"}}),
@@ -348,7 +488,7 @@ def test_command(words, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize("text, arguments", [  # noqa: F811
-    ("needs -o", ["--corrected"]), ("--kv-cache: is not for --corrected", ["--corrected", "--kv-cache", "-o", "out"]),
+    ("needs -o", ["--corrected"]), ("--importance: is not for --corrected", ["--corrected", "--importance", "-o", "o"]),
     ("--set belongs to --corrected", ["--states", "states", "--set", "group_size=32"]), ("--states is needed", []),
     ("KEY=VALUE", ["--corrected", "--set", "group_size", "-o", "out"])])
 def test_command_refuses(text, arguments, words, tmp_path):
