@@ -21,6 +21,7 @@ which the last 5 % are held out).
     --dampening SHARE  of the mean of H that is added to its diagonal, for scales and codes of descent (default 0)
     --corrected        measure quantize_blocks of the Python package, too; it needs transformers and --every 1
     --skip N           calibration sequences to leave out before those that are taken (default 0)
+    --seed N           where sequences of licence texts begin (default 100)
     --peers            measure GPTQ of llm-compressor's oneshot, too
     --kinds            measure on held-out text of other kinds, too: licences and Python
     --only REGEX       measure cells whose name "METHOD / FORMAT" it is found in
@@ -46,9 +47,10 @@ HELD_OUT = 0.05  # of the licence texts
 SEED = 100       # of the calibration sequences
 E2M1 = (0, .5, 1, 1.5, 2, 3, 4, 6)
 
-# Name, scheme, number of bits (0: e2m1), settings
+# Name, scheme, number of bits (0: e2m1; None: e4m3), settings
 FORMATS = [("int4", "W4A16", 4, ["num_bits=4"]), ("int3 asym", "W4A16_ASYM", 3, ["num_bits=3"]),
-           ("int2 asym", "W4A16_ASYM", 2, ["num_bits=2"]), ("NVFP4", "NVFP4A16", 0, []), ("MXFP4", "MXFP4A16", 0, [])]
+           ("int2 asym", "W4A16_ASYM", 2, ["num_bits=2"]), ("NVFP4", "NVFP4A16", 0, []), ("MXFP4", "MXFP4A16", 0, []),
+           ("FP8", "FP8_DYNAMIC", None, [])]
 ROW = 1 << 20
 METHODS = [("min/max", "llmc.memoryless_minmax", []), ("mse", "llmc.memoryless_mse", []),
            ("imatrix_mse", "llmc.imatrix_mse", []), ("mse_optimal", "qobs.mse_optimal", []),
@@ -142,7 +144,7 @@ def python_text():
     return b"\n".join(open(os.path.join(os.path.dirname(os.__file__), name + ".py"), "rb").read() for name in names)
 
 
-def texts(directory, model, length=128):
+def texts(directory, model, length=128, seed=SEED):
     """Returns calibration sequences and held-out sequences by their kind, the latter with one token more."""
     path = os.path.join(directory, "tokens.safetensors")
     if os.path.exists(path):
@@ -154,7 +156,7 @@ def texts(directory, model, length=128):
     text = b"\n".join(open(f, "rb").read() for f in files)
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
     cut = int(len(data) * (1 - HELD_OUT))
-    starts = torch.randint(0, cut - length, (256,), generator=torch.Generator().manual_seed(SEED))
+    starts = torch.randint(0, cut - length, (256,), generator=torch.Generator().manual_seed(seed))
 
     def held_out(tokens):
         return torch.stack([tokens[i:i + length + 1] for i in range(0, len(tokens) - length, length)])
@@ -184,7 +186,7 @@ def numbers_of_bits(words, width, bits, count):
 
 
 def dequantized(tensors, name, shape, bits):
-    """The numbers of a quantized weight. bits 0: e2m1."""
+    """The numbers of a quantized weight. bits: those of FORMATS."""
     scale = tensors[name + "_scale"]
     scale = torch.exp2(scale.float() - 127) if scale.dtype == torch.uint8 else scale.float()
     scale = scale.reshape(shape[0], -1)
@@ -195,6 +197,8 @@ def dequantized(tensors, name, shape, bits):
     def wide(t):
         return t.repeat_interleave(group, 1)[:, :shape[1]]
 
+    if bits is None:
+        return tensors[name].float() * wide(scale)
     packed = tensors[name + "_packed"]
     codes = numbers_of_bits(packed, 32 if bits else 8, bits or 4, shape[1])
     if bits == 0:
@@ -262,6 +266,8 @@ def dequantized_model(model, output, bits, every):
 
 
 def is_possible(method, form):
+    if form[2] is None:
+        return method[0] in ("min/max", "corrected, row")
     if callable(method[1]):
         return method[2](form)
     signed = any("signed" in s for s in method[2])
@@ -297,7 +303,7 @@ def measure(args, model, calibration, texts_of, folder, method, form):
 
 def table(args):
     model = Llama(args.model)
-    calibration, held_out = texts(args.model, model)
+    calibration, held_out = texts(args.model, model, seed=args.seed)
     calibration = calibration[args.skip:][:max(1, args.tokens // calibration.shape[1])]
     figures = figures_so_far(args)
     with tempfile.TemporaryDirectory() as folder:
@@ -347,6 +353,7 @@ def main():
     parser.add_argument("--dampening", type=float, default=0)
     parser.add_argument("--corrected", action="store_true")
     parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--kinds", action="store_true")
     parser.add_argument("--only", default="")

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Quantized weights of other projects for kl.py: GPTQ of llm-compressor by its own oneshot, and scales of AutoRound
-without training, run as their users run them. They see the model and the tokens that qobs sees.
+"""Quantized weights of other projects for kl.py: GPTQ of llm-compressor by its own oneshot, Qronos and GPTQ of brevitas
+by the functions of its program for language models, and scales of AutoRound without training, run as their users run
+them. They see the model and the tokens that qobs sees.
 
-Needs transformers and datasets, and llmcompressor or auto-round: `--only GPTQ`, `--only AutoRound`.
+Needs transformers and datasets, and llmcompressor, brevitas or auto-round: `--only '^GPTQ'`, `--only brevitas`,
+`--only AutoRound`.
 """
+import functools
 import os
 import re
 
@@ -93,8 +96,35 @@ def auto_round_neuqi(*arguments):
     return auto_round(*arguments, neuqi=True)
 
 
+def brevitas(algorithm, model, folder, calibration, chosen, form, group, scales="stats"):
+    """algorithm: a function of brevitas' module gpxq. scales: its --weight-param-method. Activation order is on, as in
+    the functions' defaults, everything else as in its program's."""
+    import torch
+    from brevitas.graph.quantize import layerwise_quantize
+    from brevitas_examples.common.generative.quantize import generate_quant_maps, generate_quantizers
+    from brevitas_examples.llm.llm_quant import gpxq
+    name, _, bits, _ = form
+    asymmetric = "asym" in name
+    made = llama(model, os.path.join(folder, "model"))
+    quantizers = generate_quantizers(bits, scales, "float_scale", "asym" if asymmetric else "sym", "per_group", group,
+                                     asymmetric, input_scale_precision="float_scale", quant_attn_mode="sdpa")
+    maps = generate_quant_maps(**quantizers, dtype=torch.float32, device="cpu", quantize_embedding=False)
+    others = [n for n, m in made.named_modules() if isinstance(m, torch.nn.Linear) and not is_target(n, chosen)]
+    made = layerwise_quantize(made, compute_layer_map=maps, name_blacklist=others).eval()
+    made.config.use_cache = False
+    batches = [{"input_ids": rows} for rows in calibration.split(max(1, 512 // calibration.shape[1]))]
+    made(**batches[0])  # scales become parameters
+    getattr(gpxq, algorithm)(made, batches)
+    found = {n: m.quant_weight().value.detach() for n, m in made.named_modules() if is_target(n, chosen)}
+    return {k: found.get(k.removesuffix(".weight"), w) for k, w in model.weights.items()}
+
+
 # Name, function, which formats it has
 METHODS = [("GPTQ", gptq, lambda form: form[0] != "MXFP4"),
            ("GPTQ, mse", gptq_mse, lambda form: form[2] != 0),
+           ("brevitas, Qronos", functools.partial(brevitas, "apply_qronos"), lambda form: form[2] != 0),
+           ("brevitas, Qronos, mse", functools.partial(brevitas, "apply_qronos", scales="mse"),
+            lambda form: form[2] != 0),
+           ("brevitas, GPTQ, mse", functools.partial(brevitas, "apply_gptq", scales="mse"), lambda form: form[2] != 0),
            ("AutoRound, iters=0", auto_round, lambda form: form[0] != "MXFP4"),
            ("AutoRound, iters=0, NeUQI", auto_round_neuqi, lambda form: "asym" in form[0])]
