@@ -19,7 +19,7 @@ enum { AUDIT_WORST = 10 };
 struct audit_options {
     struct machine_options machine;
     qobs_checkpoint_audit_args args;
-    bool json, table;
+    bool json, table, fix;
 };
 
 #define AT(member) offsetof(struct audit_options, member)
@@ -29,6 +29,12 @@ static const struct option_row rows[] = {
              "file for a GGUF file"),
     TEXT_ROW("attest", "FILE", args.attest, "a statement of in-toto about the files, for --against",
              "has their SHA-256, those of the model before it was quantized, and the results"),
+    FLAG_ROW(
+        "fix", fix, "mends in DIR what needs no original, for --out",
+        "names of tensors of another dialect, entries that ignore lacks or has too many, global scales that differ "
+        "within what vLLM runs as one matrix, input scales that other experts have; names what is mended, and then "
+        "what is left, which makes the exit status 3"),
+    OUT_ROW("DIR", args.out, "a new directory for what --fix mends", "is not written if nothing can be mended"),
     ARCHITECTURES_ROW,
     JSON_ROW("the report", NULL),
     TABLE_ROW(table),
@@ -95,6 +101,18 @@ static void print_reproduced(const json_object *report)
         printf("reproduced: %s: %s\n", reproduced ? "no" : "unknown", why);
 }
 
+static void print_mended(const json_object *mended)
+{
+    json_each(item, mended)
+    {
+        char line[2048];
+        snprintf(line, sizeof line, "mended: %s: %s", json_text_of(item.value, "module"),
+                 json_text_of(item.value, "mend"));
+        make_printable(line);
+        printf("%s\n", line);
+    }
+}
+
 static int print_report(const char *report, bool all)
 {
     OWNED_JSON json_object *json = NULL;
@@ -102,6 +120,7 @@ static int print_report(const char *report, bool all)
         return print_error(EXIT_SYSTEM, "no memory for the table");
     const json_object *layers = json_get(json, "layers");
     const json_object *findings = json_get(json, "findings");
+    print_mended(json_get(json, "mended"));
     printf("%zu quantized layers, %zu findings\n", json_count(layers), json_count(findings));
     json_each(item, findings)
     {
@@ -134,6 +153,9 @@ static int run(void *options, int count, char **directories, struct threads *thr
     size_t findings = 0;
     if (count != 1)
         return print_error(EXIT_USAGE, "audit: expected one directory or file, got %d (see qobs audit -h)", count);
+    if (o->fix != (o->args.out != NULL))
+        return print_error(EXIT_USAGE,
+                           o->fix ? "audit: --fix needs -o DIR, a new directory" : "audit: --out is for --fix");
     o->args.struct_size = sizeof o->args;
     o->args.checkpoint = directories[0];
     o->args.runtime = &threads->runtime;

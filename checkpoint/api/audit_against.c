@@ -6,7 +6,7 @@
 
 #include "api/attest.h"
 #include "api/compare.h"
-#include "audit/audit.h"
+#include "audit/mend.h"
 #include "files/json.h"
 #include "files/mapped.h"
 #include "files/text.h"
@@ -110,6 +110,64 @@ static int make_report(const struct audit *audit, struct fail *f)
     return !audit->args->report || *audit->args->report ? QOBS_OK : NO_MEMORY(f, "the report");
 }
 
+/* ---- Mending ----------------------------------------------------------------------------------------------------- */
+
+static bool add_mended(json_object *report, const struct findings *made, const char *checkpoint)
+{
+    json_object *list = json_put_array(report, "mended");
+    bool good = list && json_put_text(report, "checkpoint", checkpoint);
+    for (size_t i = 0; good && i < made->count; i++) {
+        json_object *item = json_object_new_object();
+        good = json_put_text(item, "module", made->items[i].module) && json_put_text(item, "mend", made->items[i].text);
+        good = json_append(list, item) && good;
+    }
+    return good;
+}
+
+/* Audits the new directory, and tells of it. */
+static int audit_mended(const qobs_checkpoint_audit_args *given, const char *staging, const struct findings *made,
+                        struct fail *f)
+{
+    const qobs_checkpoint_audit_args args = {.struct_size = sizeof args,
+                                             .checkpoint = staging,
+                                             .runtime = given->runtime,
+                                             .architectures = given->architectures};
+    struct audit audit = {.args = &args, .lock = PTHREAD_MUTEX_INITIALIZER};
+    int status = audit_run(&audit, f);
+    OWNED_JSON json_object *report = status == QOBS_OK ? audit_report(&audit) : NULL;
+    if (status == QOBS_OK && (!report || !add_mended(report, made, given->out)))
+        status = NO_MEMORY(f, "the report");
+    if (status == QOBS_OK && given->report && !(*given->report = json_print(report, JSON_INDENTED)))
+        status = NO_MEMORY(f, "the report");
+    if (status == QOBS_OK && given->findings)
+        *given->findings = audit.findings.count;
+    audit_free(&audit);
+    return status;
+}
+
+static int write_mended(const struct mends *mends, const struct audit *audit, struct fail *f)
+{
+    struct output_directory out = {0};
+    const char *path = audit->args->out;
+    RETURN_IF_NOT_OK(argument_failure("out", output_directory_open(&out, path, audit->model.tree.root, false, f), f));
+    int status = mends_write(mends, audit, &out, f);
+    if (status == QOBS_OK)
+        status = audit_mended(audit->args, out.staging, &mends->made, f);
+    if (status == QOBS_OK)
+        status = output_directory_commit(&out, f);
+    output_directory_abort(&out);
+    return status;
+}
+
+/* *written: there is a new directory, of which the report tells. */
+static int mend(struct audit *audit, bool *written, struct fail *f)
+{
+    RELEASED_BY(mends_free) struct mends mends = {0};
+    RETURN_IF_NOT_OK(mends_find(&mends, audit, f));
+    *written = mends.made.count > 0;
+    return *written ? write_mended(&mends, audit, f) : QOBS_OK;
+}
+
 static int check_args(const qobs_checkpoint_audit_args *args, struct fail *f)
 {
     RETURN_IF_NOT_OK(CHECK_STRUCT(args, f));
@@ -117,6 +175,11 @@ static int check_args(const qobs_checkpoint_audit_args *args, struct fail *f)
         return INVALID(f, "checkpoint: is NULL");
     if (args->attest && !args->against)
         return INVALID(f, "attest: needs against, the model before it was quantized");
+    if (args->out && (args->against || is_gguf_file(args->checkpoint)))
+        return INVALID(f, "out: is not for %s",
+                       args->against ? "against: nothing of the original is needed to mend" : "GGUF files");
+    if (args->out)
+        RETURN_IF_NOT_OK(argument_failure("out", output_directory_check(args->out, args->checkpoint, false, f), f));
     return check_runtime(args->runtime, f);
 }
 
@@ -129,9 +192,12 @@ int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *er
     int status = check_args(args, &f);
     if (status == QOBS_OK)
         status = mapped_cause(audit_run(&audit, &f), &f);
-    if (status == QOBS_OK && (args->report || args->attest))
+    bool mended = false;
+    if (status == QOBS_OK && args->out)
+        status = mapped_cause(mend(&audit, &mended, &f), &f);
+    if (status == QOBS_OK && !mended && (args->report || args->attest))
         status = make_report(&audit, &f);
-    if (status == QOBS_OK && args->findings)
+    if (status == QOBS_OK && !mended && args->findings)
         *args->findings = audit.findings.count;
     audit_free(&audit);
     return give_error(error, status, &f);

@@ -103,6 +103,12 @@ void audit_check_module(void *argument, size_t index);
 /* Checks the stored scales of activations of all modules, and those of attention under a kv_cache_scheme. */
 void audit_check_activations(struct audit *audit);
 
+/* Writes to set[i] the first module of the set that module i belongs to. */
+int audit_find_sets(const struct audit *audit, size_t *set, struct fail *f);
+
+/* Finds the number in "...experts.N.<projection>". Returns the length before it; 0: no expert. */
+size_t audit_parse_expert(const char *name, int64_t *number, const char **projection);
+
 /* Compares modules that vLLM runs as one matrix: their schemes, for which `modules` has those that are not quantized,
  * or their global scales. */
 int audit_check_sets(struct audit *audit, bool schemes, struct fail *f);
@@ -149,6 +155,10 @@ const char *audit_part_name(const struct audit *audit, const char *part);
 /* Records a finding. Any thread may call it. */
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same of a fault that another list of what is not quantized mends. */
+void audit_contradict(struct audit *audit, const struct audit_module *module, enum finding_mend mend,
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* The same of what an output has from its input, in keys and in copies: there it is a note that stops nothing. */
 void audit_doubt(struct audit *audit, const struct audit_module *module, const char *format, ...)

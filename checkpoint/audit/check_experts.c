@@ -24,8 +24,7 @@ struct expert_matrices {
     } projections[MAX_PROJECTIONS];
 };
 
-/* Finds the number in "...experts.N.<projection>". Returns the length before it; 0: no expert. */
-static size_t parse(const char *name, int64_t *number, const char **projection)
+size_t audit_parse_expert(const char *name, int64_t *number, const char **projection)
 {
     static const char word[] = "experts.";
     for (const char *p = strstr(name, word); p; p = strstr(p + 1, word)) {
@@ -115,7 +114,7 @@ void audit_check_experts(struct audit *audit)
         const struct audit_module *m = i < audit->module_count ? &audit->modules[i] : NULL;
         int64_t number = 0;
         const char *projection = NULL;
-        const size_t prefix = m ? parse(m->name, &number, &projection) : 0;
+        const size_t prefix = m ? audit_parse_expert(m->name, &number, &projection) : 0;
         if (first && (!m || prefix != layer.prefix || strncmp(first->name, m->name, prefix) != 0)) {
             check_layer(audit, &layer, first);
             first = NULL;
@@ -166,7 +165,8 @@ void audit_check_stacked(struct audit *audit, const struct quant_matchers *targe
             (experts > t->name && experts[-1] != '.') || is_ignored(targets, t->name, m.length) ||
             !audit_group_of(targets, audit, t->name, m.length, &by_class))
             continue;
-        audit_find(audit, &m, "holds experts that are not quantized (%s), but the configuration claims them",
-                   dtype_name(t->dtype));
+        audit_contradict(audit, &m, MEND_IGNORE,
+                         "holds experts that are not quantized (%s), but the configuration claims them",
+                         dtype_name(t->dtype));
     }
 }

@@ -175,7 +175,6 @@ void audit_check_heads(struct audit *audit, const struct quant_matchers *targets
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         ignored |= audit_ignores(targets, names[i], strlen(names[i]));
     if (group && !present && has_table(audit) && !ignored && is_tied(audit))
-        audit_find(audit, NULL,
-                   "lm_head shares its weight with the embeddings, but the configuration claims it: "
-                   "it is not in ignore");
+        audit_contradict(audit, &(const struct audit_module){.name = "lm_head"}, MEND_IGNORE,
+                         "shares its weight with the embeddings, but the configuration claims it: it is not in ignore");
 }

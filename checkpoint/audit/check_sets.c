@@ -10,8 +10,7 @@
 #include "files/text.h"
 #include "model/fused.h"
 
-/* Writes to set[i] the first module of the set that module i belongs to. */
-static int find_sets(const struct audit *audit, size_t *set, struct fail *f)
+int audit_find_sets(const struct audit *audit, size_t *set, struct fail *f)
 {
     const size_t count = audit->module_count;
     char **names = calloc(count + 1, sizeof *names);
@@ -64,7 +63,7 @@ static void check_global_scale(struct audit *audit, const struct audit_module *m
 int audit_check_sets(struct audit *audit, bool schemes, struct fail *f)
 {
     OWNED size_t *set = malloc((audit->module_count + 1) * sizeof *set);
-    RETURN_IF_NOT_OK(set ? find_sets(audit, set, f) : NO_MEMORY(f, "the fused sets"));
+    RETURN_IF_NOT_OK(set ? audit_find_sets(audit, set, f) : NO_MEMORY(f, "the fused sets"));
     for (size_t i = 0; i < audit->module_count; i++)
         if (set[i] != i)
             (schemes ? check_scheme : check_global_scale)(audit, &audit->modules[i], &audit->modules[set[i]]);

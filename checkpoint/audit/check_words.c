@@ -100,7 +100,8 @@ static void check_plain(struct audit *audit, const struct weight *w)
     else if (beside)
         audit_find(audit, &module, "is not quantized, but '%.150s' is, and vLLM runs both as one matrix", beside->name);
     else if (!is_excluded(audit, name) && !is_by_module(audit))
-        audit_find(audit, &module, "is not quantized (%s), but the configuration claims it", dtype_name(w->dtype));
+        audit_contradict(audit, &module, MEND_IGNORE, "is not quantized (%s), but the configuration claims it",
+                         dtype_name(w->dtype));
 }
 
 /* Reports scales without codes beside them. */

@@ -10,19 +10,31 @@
 #include "schemes/match.h"
 #include "files/text.h"
 
-static void add(struct audit *audit, struct findings *list, const struct audit_module *module, const char *format,
-                va_list values)
+static void add(struct audit *audit, struct findings *list, const struct audit_module *module, enum finding_mend mend,
+                const char *format, va_list values)
 {
     pthread_mutex_lock(&audit->lock);
-    audit->failed |= !findings_add(list, module ? module->name : "", format, values);
+    const bool added = findings_add(list, module ? module->name : "", format, values);
+    if (added)
+        list->items[list->count - 1].mend = mend;
+    audit->failed |= !added;
     pthread_mutex_unlock(&audit->lock);
+}
+
+void audit_contradict(struct audit *audit, const struct audit_module *module, enum finding_mend mend,
+                      const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    add(audit, &audit->findings, module, mend, format, values);
+    va_end(values);
 }
 
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    add(audit, &audit->findings, module, format, values);
+    add(audit, &audit->findings, module, MEND_NONE, format, values);
     va_end(values);
 }
 
@@ -30,7 +42,7 @@ void audit_doubt(struct audit *audit, const struct audit_module *module, const c
 {
     va_list values;
     va_start(values, format);
-    add(audit, audit->is_output ? &audit->gguf.notes : &audit->findings, module, format, values);
+    add(audit, audit->is_output ? &audit->gguf.notes : &audit->findings, module, MEND_NONE, format, values);
     va_end(values);
 }
 
@@ -38,7 +50,7 @@ void audit_note(struct audit *audit, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    add(audit, &audit->gguf.notes, NULL, format, values);
+    add(audit, &audit->gguf.notes, NULL, MEND_NONE, format, values);
     va_end(values);
 }
 
@@ -146,12 +158,13 @@ static bool belongs(struct audit *audit, const struct quant_matchers *t, struct 
     const bool claimed = m->group && !ignored && !norm && (!by_class || is_linear(audit, m));
     if (m->codes && (m->scale || claimed)) {
         if (ignored || !m->group)
-            audit_find(audit, m, "is quantized, but the configuration %s",
-                       ignored ? "ignores it" : "does not target it");
+            audit_contradict(audit, m, ignored ? MEND_IGNORE_NO_MORE : MEND_NONE,
+                             "is quantized, but the configuration %s", ignored ? "ignores it" : "does not target it");
         return m->group != NULL;
     }
     if (claimed && m->plain && m->plain->ndim == 2)
-        audit_find(audit, m, "is not quantized (%s), but the configuration claims it", dtype_name(m->plain->dtype));
+        audit_contradict(audit, m, MEND_IGNORE, "is not quantized (%s), but the configuration claims it",
+                         dtype_name(m->plain->dtype));
     if (m->scale && !m->codes && !m->plain)
         audit_find(audit, m, "has %s, but no weight", last_part(m->scale->name));
     return false;

@@ -10,9 +10,13 @@
 
 #include "files/json.h"
 
+/* What mends a fault without the original: another list of what is not quantized. */
+enum finding_mend { MEND_NONE, MEND_IGNORE, MEND_IGNORE_NO_MORE };
+
 struct finding {
     char *module; /* "": the whole model */
     char *text;
+    enum finding_mend mend; /* of `module` */
 };
 
 /* Zero-initialize it. */

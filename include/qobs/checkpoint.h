@@ -186,6 +186,11 @@ typedef struct qobs_checkpoint_audit_args {
     /** Path of a file to write, a statement of in-toto: SHA-256 of each file of `checkpoint` and of `against`, which is
      * needed then, and what the report says of codes, of reproduction and of findings. */
     const char *attest;
+    /** Directory to create: the checkpoint with what can be mended without its original: names of tensors of another
+     * dialect, entries that `ignore` lacks or has too many, global scales that differ within what vLLM runs as one
+     * matrix, input scales that other experts have. The report then is that of the new directory, with "mended", and
+     * findings are what is left. Nothing is written if nothing can be mended. Not with against or a GGUF file. */
+    const char *out;
 } qobs_checkpoint_audit_args;
 
 /** Checks a quantized checkpoint of anybody, in the format of compressed-tensors, with the names of Model-Optimizer

@@ -436,18 +436,20 @@ def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) 
     return _run("finish", args, report, Held())
 
 
-def audit(checkpoint_dir: Any, against: Any = None, *, attest: Any = None, architectures: Any = None,
+def audit(checkpoint_dir: Any, against: Any = None, *, attest: Any = None, out: Any = None, architectures: Any = None,
           threads: int | None = None) -> AuditReport:
     """Checks a quantized checkpoint of anybody, in the format of compressed-tensors or of Model-Optimizer, or in GGUF.
 
     against: the model before it was quantized, for the error of each layer and the codes that are not the nearest;
     "reproduced" says whether quantizing it gives the same files; for a GGUF file such a file. attest: path of a
-    statement of in-toto to write. architectures: as of quantize, not for a GGUF file. Returns {"findings": [{"module",
-    "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors: InvalidArgumentError if the directory
-    or the file is no such checkpoint."""
+    statement of in-toto to write. out: a new directory for what can be mended without the original: "mended" says what,
+    and the findings are those of the new directory; it is not written if that is nothing. architectures: as of
+    quantize, not for a GGUF file. Returns {"findings": [{"module", "finding"}], "layers": [...]}; no finding means that
+    nothing is wrong. Errors: InvalidArgumentError if the directory or the file is no such checkpoint."""
     pool, report, findings = Threads(threads), _Text(), c_size_t()
     with _rows(checkpoint_dir, architectures) as rows:
         args = c.CheckpointAuditArgs(sizeof(c.CheckpointAuditArgs), _needed(checkpoint_dir, "checkpoint_dir"),
                                      _encoded(against, "against"),
-                          pool.address, ctypes.addressof(findings), report.address, rows, _encoded(attest, "attest"))
+                          pool.address, ctypes.addressof(findings), report.address, rows, _encoded(attest, "attest"),
+                                     _encoded(out, "out"))
         return _run("audit", args, report, Held(), pool)

@@ -83,6 +83,13 @@ class AuditedLayer(TypedDict, total=False):
     codes_not_nearest: int
 
 
+class Mend(TypedDict):
+    """What was mended in a copy of a checkpoint."""
+
+    module: str
+    mend: str
+
+
 class AuditReport(TypedDict, total=False):
     """The report of audit."""
 
@@ -94,6 +101,7 @@ class AuditReport(TypedDict, total=False):
     reproduced: bool | None
     reproduced_options: str
     reproduced_why: str
+    mended: list[Mend]
     findings: list[Finding]
 
 

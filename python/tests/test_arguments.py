@@ -89,6 +89,7 @@ CALLS = {  # name of the argument -> call, wrong values
     "out_dir": [(lambda v: qobs.quantize("m", v, "W4A16"), [3, None, []]), (lambda v: qobs.finish(v), [3, None])],
     "checkpoint_dir": [(lambda v: qobs.audit(v), [3, None])],
     "against": [(lambda v: qobs.audit("m", v), [3, []])],
+    "out": [(lambda v: qobs.audit("m", out=v), [3, []])],
     "attest": [(lambda v: qobs.audit("m", "s", attest=v), [3, []])],
     "architectures": [(run("architectures"), [3, []]), (lambda v: qobs.audit("m", architectures=v), [3, []])],
     "scheme": [(lambda v: qobs.quantize("m", "o", v), [3, ["W4A16"]])],

@@ -66,6 +66,12 @@ def test_quantize_and_audit(model, tmp_path):
     assert hashes == {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (tmp_path / "out").iterdir()}
     config = json.loads((tmp_path / "out" / "config.json").read_text())["quantization_config"]
     assert config["format"] == "pack-quantized" and config["ignore"] == ["lm_head"]
+    config["ignore"] = []
+    (tmp_path / "out" / "config.json").write_text(json.dumps({"model_type": "llama", "quantization_config": config}))
+    mended = qobs.audit(tmp_path / "out", out=tmp_path / "mended")
+    assert mended["findings"] == [] and [m["module"] for m in mended["mended"]] == ["lm_head"]
+    config = json.loads((tmp_path / "mended" / "config.json").read_text())["quantization_config"]
+    assert config["ignore"] == ["lm_head"]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
