@@ -536,5 +536,22 @@ def test_two_runs():
     check(tree("out") == tree("whole"), "the output is that of one run")
 
 
+def test_readme():
+    """The first command of README prints what the page shows; times, and what only some CPUs have, may differ."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    block = read(f"{root}/README.md").decode().partition("\n$ qobs quantize examples/tinylm ")[2]
+    options, *shown = block.partition("\n...\n")[0].splitlines()
+    os.symlink(os.path.join(root, "examples"), "examples")
+    p = cli.run("quantize", "examples/tinylm", *options.split())
+    equal(p.returncode, 0, "README's first command: exit status")
+
+    def stable(text):
+        return re.sub(r"\d+\.\d s:|, \d+ MB/s| \(this one has none\)", "", text)
+
+    printed = (p.stderr + p.stdout).splitlines()
+    check(len(shown) >= 5, "README shows what its first command prints", shown)
+    equal([stable(line) for line in printed[:len(shown)]], [stable(line) for line in shown], "README's first command")
+
+
 if __name__ == "__main__":
     sys.exit(cli.main(globals()))
