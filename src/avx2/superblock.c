@@ -5,7 +5,7 @@
 #include "avx2/simd.h"
 
 #define TOGETHER 2
-#define CANDIDATES 3
+#define CANDIDATES 4
 
 DEEP_INLINE f32v f32v_sqrt(f32v a) { return _mm256_sqrt_ps(a); }
 

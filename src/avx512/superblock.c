@@ -5,7 +5,7 @@
 #include "avx512/simd.h"
 
 #define TOGETHER 2
-#define CANDIDATES 6
+#define CANDIDATES 8
 
 DEEP_INLINE f32v f32v_sqrt(f32v a) { return _mm512_sqrt_ps(a); }
 

@@ -5,7 +5,7 @@
 #include "neon/simd.h"
 
 #define TOGETHER 4
-#define CANDIDATES 6
+#define CANDIDATES 8
 
 DEEP_INLINE f32v f32v_sqrt(f32v a) { return vsqrtq_f32(a); }
 

@@ -7,7 +7,7 @@
 #include "scalar/simd.h"
 
 #define TOGETHER 2
-#define CANDIDATES 3
+#define CANDIDATES 4
 
 DEEP_INLINE f32v f32v_sqrt(f32v a) { return (f32v){sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3])}; }
 

@@ -240,10 +240,8 @@ static void descent_codes(const struct job *j, const float *x, const float *scal
     const float none[ROW] = {0};
     load_runs(x, n, p.x);
     weigh((enum gguf_weight)j->search->weight, p.x, p.w, n, none);
-    for (int v = 0; v < F32X16_PARTS; v++) {
-        struct signed_search s;
-        descent_search(AT(p.x, v), AT(p.w, v), AT(p.code, v), n, low, &s);
-    }
+    struct signed_search s[F32X16_PARTS];
+    descent_search(F32X16_PARTS, p.x, p.w, p.code, n, low, s);
     for (int r = 0; r < ROW; r++)
         for (int i = 0; i < n && scale[r] == 0 && code_scale[r] == code_scale[r]; i++)
             codes[r * n + i] = (unsigned char)(p.code[ROW * i + r] + (float)low);

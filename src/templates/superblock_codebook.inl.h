@@ -81,7 +81,7 @@ static __attribute__((noinline)) void codebook_search(const float *x, const floa
     const struct codebook b = codebook();
     const f32v zero = f32v_splat(0);
     f32v xq, qq;
-    signed_begin(x, w, weighted, n, s);
+    signed_begin(1, x, w, weighted, n, s);
     codebook_sums(&b, x, w, n, f32v_splat(1) / (-s->peak / f32v_splat(-127)), &xq, &qq);
     s->scale = f32v_if(f32v_less(zero, qq), xq / qq);
     s->best = s->scale * xq;

@@ -139,7 +139,7 @@ static void fit_blocks(const struct gguf_type *type, bool weighted, struct block
             m = maximum_fit(b->minimum + at, runs, top, b->minimum_code + at);
         } else if (type->scales == GGUF_SCALES_3 && weighted) {
             struct signed_search s;
-            signed_search(x, w, b->minimum + at, runs, 32, &s);
+            signed_search(1, x, w, b->minimum + at, runs, 32, &s);
             const f32v_mask number = f32v_equal(s.code_scale, s.code_scale);
             for (int j = 0; j < runs; j++) {
                 const vec l = s32_limited(integer_of(s.code_scale * LOAD(x + ROW * j)), -32, 31);
