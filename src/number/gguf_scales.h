@@ -121,7 +121,8 @@ static inline void gguf_run_scales(const struct gguf_type *type, const unsigned 
     const unsigned char *const p = block + (type->scales_at < 0 ? 0 : type->scales_at);
     const float d = type->scale_at < 0 ? 1 : float_of_f16(gguf_load16(block + type->scale_at));
     const float m = type->minimum_at < 0 ? 0 : float_of_f16(gguf_load16(block + type->minimum_at));
-    for (unsigned j = 0; j < (unsigned)(type->elements / type->run); j++) {
+    const unsigned runs = type->elements / type->run;
+    for (unsigned j = 0; j < runs; j++) {
         minimum[j] = 0;
         switch ((enum gguf_scales)type->scales) {
         case GGUF_SCALES_NONE:

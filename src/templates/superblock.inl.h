@@ -105,7 +105,12 @@ static void load_half(const struct job *j, const struct chunk *c, size_t run, fl
     load_runs(c->x + from, (int)n, x);
     if (!j->importance)
         return;
-    for (size_t i = 0, column = (c->first + from) % j->columns; i < ROW * n; column = 0) {
+    const size_t first = (c->first + from) % j->columns;
+    if (first + ROW * n <= j->columns) {
+        load_runs(j->importance + first, (int)n, w);
+        return;
+    }
+    for (size_t i = 0, column = first; i < ROW * n; column = 0) {
         const size_t left = j->columns - column, some = left < ROW * n - i ? left : ROW * n - i;
         memcpy(wrapped + i, j->importance + column, some * sizeof *wrapped);
         i += some;
@@ -113,27 +118,32 @@ static void load_half(const struct job *j, const struct chunk *c, size_t run, fl
     load_runs(wrapped, (int)n, w);
 }
 
+/* The moments of the rows or the blocks that runs from `run` of the chunk on are in. */
+static inline void find_moments(const struct job *j, const struct chunk *c, const float *blocks, size_t run,
+                                float moment[ROW])
+{
+    const bool of_rows = j->search->weight == GGUF_WEIGHT_ROW;
+    const size_t n = j->type->run, each = of_rows ? j->columns : j->type->elements;
+    const size_t first = run * n + (of_rows ? c->first : 0);
+    size_t at = first / each, left = each - first % each;
+    for (size_t l = 0; l < ROW; l++, left -= n) {
+        if (left == 0) {
+            at++;
+            left = each;
+        }
+        moment[l] = of_rows ? j->moment[at % ROWS_TOGETHER] : blocks[at % ROW];
+    }
+}
+
 static void load_pack(const struct job *j, struct chunk *c, const float *blocks, size_t run, struct pack *p)
 {
-    const struct gguf_type *const type = j->type;
     for (size_t half = 0; half < 2; half++) {
         const size_t first = run + half * ROW;
         float *const x = p->x + half * HALF, *const w = p->w + half * HALF;
         float moment[ROW];
         load_half(j, c, first, x, w);
-        for (size_t l = 0; l < ROW; l++) {
-            const size_t element = (first + l) * type->run, row = (c->first + element) / j->columns;
-            moment[l] = j->search->weight == GGUF_WEIGHT_ROW ? j->moment[row % ROWS_TOGETHER]
-                                                             : blocks[element / type->elements % ROW];
-        }
-        weigh((enum gguf_weight)j->search->weight, x, w, type->run, moment);
-        EACH_LANES(v, F32X16_PARTS)
-        {
-            f32v sum = f32v_splat(0);
-            for (int i = 0; i < type->run; i++)
-                sum += LOAD(w + ROW * i + LANES * v);
-            STORE(c->found.weight + first + (size_t)(LANES * v), sum);
-        }
+        find_moments(j, c, blocks, first, moment);
+        weigh((enum gguf_weight)j->search->weight, x, w, j->type->run, moment, c->found.weight + first);
     }
 }
 
@@ -238,8 +248,9 @@ static void descent_codes(const struct job *j, const float *x, const float *scal
     const int n = j->type->run, low = j->type->low;
     struct pack p;
     const float none[ROW] = {0};
+    float sums[ROW];
     load_runs(x, n, p.x);
-    weigh((enum gguf_weight)j->search->weight, p.x, p.w, n, none);
+    weigh((enum gguf_weight)j->search->weight, p.x, p.w, n, none, sums);
     struct signed_search s[F32X16_PARTS];
     descent_search(F32X16_PARTS, p.x, p.w, p.code, n, low, s);
     for (int r = 0; r < ROW; r++)

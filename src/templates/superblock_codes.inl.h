@@ -107,21 +107,35 @@ static inline void e2m1_codes(int n, const float *x, float scale, unsigned char 
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
-/* Planes whose neighbours are apart: eight bytes at a time. A field of a byte does not leave it. */
-static inline void store_apart(const struct gguf_plane *plane, const unsigned char *codes, size_t n, unsigned char *to)
+/* Planes whose neighbours are apart, as 16 bytes at a time, or 8. A field of a byte does not leave it. */
+typedef uint64_t u64x2 __attribute__((vector_size(16)));
+
+ALWAYS_INLINE void store_apart(unsigned bits, size_t size, const struct gguf_plane *plane, const unsigned char *codes,
+                               size_t n, unsigned char *to)
 {
-    const uint64_t mask = UINT64_C(0x0101010101010101) * ((1U << plane->bits) - 1);
-    const size_t group = plane->apart * (size_t)(8 / plane->bits);
+    const uint64_t one = UINT64_C(0x0101010101010101) * ((1U << bits) - 1);
+    const u64x2 mask = {one, one};
+    const size_t apart = plane->apart, group = apart * (8 / bits);
     for (size_t g = 0; g < n; g += group)
-        for (size_t i = 0; i < plane->apart; i += 8, to += 8) {
-            uint64_t all = 0;
-            for (size_t k = 0; k * plane->apart < group; k++) {
-                uint64_t eight;
-                memcpy(&eight, codes + g + i + k * plane->apart, sizeof eight);
-                all |= (eight >> plane->shift & mask) << k * plane->bits;
+        for (size_t i = 0; i < apart; i += size, to += size) {
+            u64x2 all = {0};
+            _Pragma("GCC unroll 8") for (unsigned k = 0; k < 8 / bits; k++)
+            {
+                u64x2 some = {0};
+                memcpy(&some, codes + g + i + k * apart, size);
+                all |= (some >> plane->shift & mask) << k * bits;
             }
-            memcpy(to, &all, sizeof all);
+            memcpy(to, &all, size);
         }
+}
+
+ALWAYS_INLINE void store_apart_of(unsigned bits, const struct gguf_plane *plane, const unsigned char *codes, size_t n,
+                                  unsigned char *to)
+{
+    if (plane->apart % 16 == 0)
+        store_apart(bits, 16, plane, codes, n, to);
+    else
+        store_apart(bits, 8, plane, codes, n, to);
 }
 
 static inline void store_neighbours(const struct gguf_plane *plane, const unsigned char *codes, size_t n,
@@ -134,6 +148,18 @@ static inline void store_neighbours(const struct gguf_plane *plane, const unsign
             all |= (codes[i + k] >> plane->shift & ((1U << plane->bits) - 1)) << k * plane->bits;
         *to++ = (unsigned char)all;
     }
+}
+
+static inline void store_plane(const struct gguf_plane *plane, const unsigned char *codes, size_t n, unsigned char *to)
+{
+    if (plane->bits == 1)
+        store_apart_of(1, plane, codes, n, to);
+    else if (plane->bits == 2)
+        store_apart_of(2, plane, codes, n, to);
+    else if (plane->bits == 4)
+        store_apart_of(4, plane, codes, n, to);
+    else
+        memcpy(to, codes, n);
 }
 
 /* TQ1_0: five codes as digits of base 3, the first highest, and as a fraction of 243 of a byte, rounded up. 160 codes
@@ -158,6 +184,6 @@ static inline void store_codes(const struct gguf_type *type, const unsigned char
         if (p->apart == 1)
             store_neighbours(p, codes, type->elements, block + p->at);
         else
-            store_apart(p, codes, type->elements, block + p->at);
+            store_plane(p, codes, type->elements, block + p->at);
     }
 }

@@ -108,29 +108,56 @@ DEEP_INLINE void load_runs(const float *from, int n, float *to)
         f32x16_transpose(from + i, (size_t)n, to + ROW * i);
 }
 
-/* Makes the weights of a half; w holds the importance of its elements, `moment` what is added to their squares. */
-static inline void weigh(enum gguf_weight kind, const float *x, float *w, int n, const float moment[ROW])
+/* Makes the weights of a half, and their sums; w holds the importance of its elements, `moment` what is added to their
+ * squares. */
+ALWAYS_INLINE void weigh_by(enum gguf_weight kind, const float *x, float *w, int n, const float moment[ROW],
+                            float sums[ROW])
 {
+    f32v raise[F32X16_PARTS], sum[F32X16_PARTS];
     EACH_LANES(v, F32X16_PARTS)
     {
-        f32v raise = LOAD(moment + LANES * v), sum = f32v_splat(0);
-        for (int i = 0; i < n && (kind == GGUF_WEIGHT_RAISED || kind == GGUF_WEIGHT_RUN); i++)
-            sum += LOAD(x + ROW * i + LANES * v) * LOAD(x + ROW * i + LANES * v);
+        raise[v] = LOAD(moment + LANES * v);
+        sum[v] = f32v_splat(0);
+    }
+    for (int i = 0; i < n && (kind == GGUF_WEIGHT_RAISED || kind == GGUF_WEIGHT_RUN); i++)
+        EACH_LANES(v, F32X16_PARTS) sum[v] += LOAD(x + ROW * i + LANES * v) * LOAD(x + ROW * i + LANES * v);
+    EACH_LANES(v, F32X16_PARTS)
+    {
         if (kind == GGUF_WEIGHT_RUN)
-            raise = sum * f32v_splat(2.0f / (float)n);
+            raise[v] = sum[v] * f32v_splat(2.0f / (float)n);
         if (kind == GGUF_WEIGHT_RAISED)
-            raise = f32v_sqrt(sum * f32v_splat(1.0f / (float)n));
-        for (int i = 0; i < n; i++) {
+            raise[v] = f32v_sqrt(sum[v] * f32v_splat(1.0f / (float)n));
+        sum[v] = f32v_splat(0);
+    }
+    for (int i = 0; i < n; i++)
+        EACH_LANES(v, F32X16_PARTS)
+        {
             float *const to = w + ROW * i + LANES * v;
             const f32v e = LOAD(x + ROW * i + LANES * v);
-            if (kind == GGUF_WEIGHT_SQUARE)
-                STORE(to, e * e);
-            else if (kind == GGUF_WEIGHT_MAGNITUDE)
-                STORE(to, f32v_magnitude(e));
-            else if (kind == GGUF_WEIGHT_RAISED)
-                STORE(to, raise + f32v_magnitude(e));
-            else if (kind != GGUF_WEIGHT_GIVEN)
-                STORE(to, LOAD(to) * f32v_sqrt(raise + e * e));
+            const f32v weight = kind == GGUF_WEIGHT_SQUARE      ? (f32v)(e * e)
+                                : kind == GGUF_WEIGHT_MAGNITUDE ? f32v_magnitude(e)
+                                : kind == GGUF_WEIGHT_RAISED    ? (f32v)(raise[v] + f32v_magnitude(e))
+                                : kind == GGUF_WEIGHT_GIVEN     ? (f32v)LOAD(to)
+                                                                : (f32v)(LOAD(to) * f32v_sqrt(raise[v] + e * e));
+            STORE(to, weight);
+            sum[v] += weight;
         }
-    }
+    EACH_LANES(v, F32X16_PARTS) STORE(sums + LANES * v, sum[v]);
+}
+
+static inline void weigh(enum gguf_weight kind, const float *x, float *w, int n, const float moment[ROW],
+                         float sums[ROW])
+{
+    if (kind == GGUF_WEIGHT_SQUARE)
+        weigh_by(GGUF_WEIGHT_SQUARE, x, w, n, moment, sums);
+    else if (kind == GGUF_WEIGHT_MAGNITUDE)
+        weigh_by(GGUF_WEIGHT_MAGNITUDE, x, w, n, moment, sums);
+    else if (kind == GGUF_WEIGHT_RAISED)
+        weigh_by(GGUF_WEIGHT_RAISED, x, w, n, moment, sums);
+    else if (kind == GGUF_WEIGHT_GIVEN)
+        weigh_by(GGUF_WEIGHT_GIVEN, x, w, n, moment, sums);
+    else if (kind == GGUF_WEIGHT_RUN)
+        weigh_by(GGUF_WEIGHT_RUN, x, w, n, moment, sums);
+    else
+        weigh_by(GGUF_WEIGHT_BLOCK, x, w, n, moment, sums);
 }

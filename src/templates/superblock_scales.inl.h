@@ -41,10 +41,12 @@ DEEP_INLINE f32v_mask positive_moves(const float *x, const float *w, int runs, i
         const vec l = LOAD_CODE(code + ROW * j);
         const f32v xl = s->xl - we * number_of(l), ll = s->ll - weight * number_of(l) * number_of(l);
         const vec next = vec_min_s32(integer_of(e * ll / xl), s32_splat(top));
+        const f32v_mask open = (f32v_mask)(f32v_less(zero, xl) & f32v_less(zero, ll) & moving),
+                        others = f32v_without(open, f32v_equal(number_of(next), number_of(l)));
+        if (!f32v_any(others))
+            continue;
         const f32v new_xl = xl + we * number_of(next), new_ll = ll + weight * number_of(next) * number_of(next);
-        const f32v_mask open = (f32v_mask)(f32v_less(zero, xl) & f32v_less(zero, ll) & moving);
-        const f32v_mask moves = (f32v_mask)(f32v_without(open, f32v_equal(number_of(next), number_of(l))) &
-                                            f32v_less(s->xl * s->xl * new_ll, new_xl * new_xl * s->ll));
+        const f32v_mask moves = (f32v_mask)(others & f32v_less(s->xl * s->xl * new_ll, new_xl * new_xl * s->ll));
         STORE_CODE(code + ROW * j, f32v_choose(moves, (f32v)((s32v)next & 255), (f32v)l));
         s->xl = f32v_choose(moves, new_xl, s->xl);
         s->ll = f32v_choose(moves, new_ll, s->ll);
@@ -173,7 +175,8 @@ static inline void store_scales(const struct gguf_type *type, bool weighted, con
         memset(p, 0, 12);
     if (type->scales == GGUF_SCALES_XS)
         memset(p, 0, 6);
-    for (unsigned j = 0; j < (unsigned)(type->elements / type->run); j++) {
+    const unsigned runs = type->elements / type->run;
+    for (unsigned j = 0; j < runs; j++) {
         const int32_t s = b->scale_code[ROW * j + i], m = b->minimum_code[ROW * j + i];
         if (type->scales == GGUF_SCALES_NIBBLES)
             p[j] = (unsigned char)((unsigned)s | (unsigned)m << 4);
