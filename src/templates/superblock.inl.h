@@ -213,6 +213,7 @@ static void make_block(const struct job *j, const struct chunk *c, const struct 
     const struct gguf_type *const type = j->type;
     const struct found *const f = &c->found;
     const size_t runs = (size_t)(type->elements / type->run), n = type->run;
+    const struct nearest nearest = nearest_of(type);
     unsigned char codes[GGUF_MOST_ELEMENTS];
     if (type->scale_at >= 0)
         gguf_store16(block + type->scale_at, f16_of_float(f->scale[b]));
@@ -236,7 +237,7 @@ static void make_block(const struct job *j, const struct chunk *c, const struct 
         else if (j->search->fit == GGUF_FIT_PEAK || j->search->fit == GGUF_FIT_RANGE)
             rounded_up_codes(type, x, scale, minimum, to);
         else
-            nearest_codes(type, x, 0, 0, scale, minimum, to);
+            nearest_codes(&nearest, n, x, 0, 0, scale, minimum, to);
     }
     store_codes(type, codes, block);
 }
@@ -265,6 +266,7 @@ static void make_super_block(const struct job *j, const struct chunk *c, const s
     const struct gguf_type *const type = j->type;
     const size_t runs = (size_t)(type->elements / type->run), n = type->run;
     const float *const x = c->x + i * type->elements;
+    const struct nearest nearest = nearest_of(type);
     float scale[GGUF_MOST_RUNS], minimum[GGUF_MOST_RUNS];
     unsigned char codes[GGUF_MOST_ELEMENTS];
     bool descends = false;
@@ -281,7 +283,8 @@ static void make_super_block(const struct job *j, const struct chunk *c, const s
         if (type->code == GGUF_CODE_CODEBOOK)
             codebook_codes(book, type->run, x + r * n, exact != 0 ? 1 / exact : 0, codes + r * n);
         else
-            nearest_codes(type, x + r * n, scale[r], minimum[r], code_scale, c->found.code_minimum[run], codes + r * n);
+            nearest_codes(&nearest, n, x + r * n, scale[r], minimum[r], code_scale, c->found.code_minimum[run],
+                          codes + r * n);
         descends |= j->search->fit == GGUF_FIT_DESCENT && scale[r] == 0 && code_scale == code_scale;
     }
     if (descends)
@@ -294,13 +297,10 @@ static void make_super_blocks(const struct job *j, const struct chunk *c, const 
 {
     const struct gguf_type *const type = j->type;
     const size_t runs = (size_t)(type->elements / type->run);
-    const float *const found[] = {c->found.scale, c->found.minimum, c->found.weight};
     struct block_scales b;
-    float *const to[] = {b.scale, b.minimum, b.weight};
-    for (size_t k = 0; k < 3; k++)
-        for (size_t r = 0; r < runs; r++)
-            for (size_t i = 0; i < ROW; i++)
-                to[k][ROW * r + i] = found[k][runs * i + r];
+    f32x16_transpose(c->found.scale, runs, b.scale);
+    f32x16_transpose(c->found.minimum, runs, b.minimum);
+    f32x16_transpose(c->found.weight, runs, b.weight);
     fit_blocks(type, j->importance != NULL, &b);
     for (size_t i = 0; i * type->elements < c->elements; i++)
         make_super_block(j, c, &b, book, i, out + i * type->bytes);

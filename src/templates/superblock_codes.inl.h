@@ -17,22 +17,36 @@ enum { STEP = 16 }; /* elements */
         f32x16_store_bytes(to, codes_);                                                                                \
     } while (0)
 
+/* Limits of rounded numbers, and what is subtracted to make them codes. */
+struct nearest {
+    vec low, high, origin;
+};
+
+static inline struct nearest nearest_of(const struct gguf_type *type)
+{
+    return (struct nearest){s32_splat(ROUNDED - type->low), s32_splat(ROUNDED + type->top - type->low),
+                            s32_splat(ROUNDED - type->low)};
+}
+
+DEEP_INLINE s32v nearest_code(const struct nearest *k, f32v a)
+{
+    return (s32v)vec_max_s32(vec_min_s32(any_rounded(a), k->high), k->low) - (s32v)k->origin;
+}
+
 /* The nearest integers to (x + minimum) / scale, or if that is 0 to code_scale * (x - code_minimum). */
-static inline void nearest_codes(const struct gguf_type *type, const float *x, float scale, float minimum,
+static inline void nearest_codes(const struct nearest *k, size_t n, const float *x, float scale, float minimum,
                                  float code_scale, float code_minimum, unsigned char *to)
 {
-    const vec origin = s32_splat(type->low);
-    const int low = -type->low, high = type->top - type->low;
     const f32v s = f32v_splat(scale), m = f32v_splat(minimum), cs = f32v_splat(code_scale),
                cm = f32v_splat(code_minimum);
     if (scale != 0)
-        for (int i = 0; i < type->run; i += STEP)
-            STORE_CODES(to + i, x + i, (s32v)s32_limited(integer_of((e + m) / s), low, high) + (s32v)origin);
+        for (size_t i = 0; i < n; i += STEP)
+            STORE_CODES(to + i, x + i, nearest_code(k, (e + m) / s));
     else if (code_scale == code_scale)
-        for (int i = 0; i < type->run; i += STEP)
-            STORE_CODES(to + i, x + i, (s32v)s32_limited(integer_of(cs * (e - cm)), low, high) + (s32v)origin);
+        for (size_t i = 0; i < n; i += STEP)
+            STORE_CODES(to + i, x + i, nearest_code(k, cs * (e - cm)));
     else
-        memset(to, 0, type->run);
+        memset(to, 0, n);
 }
 
 /* Cut off; what does not fit an integer, or is NaN, becomes the least, as in the conversion of x86. */
