@@ -225,9 +225,9 @@ static void make_block(const struct job *j, const struct chunk *c, const struct 
         const float scale = f->code_scale[run], minimum = f->code_minimum[run];
         unsigned char *const to = codes + r * n;
         if (type->scales == GGUF_SCALES_E8M0)
-            e2m1_codes(type->run, x, gguf_half_of_e8m0(block[r] = gguf_e8m0_of_largest(f->scale[run])), to);
+            e2m1_codes(n, x, f->scale[run], gguf_half_of_e8m0(block[r] = gguf_e8m0_of_largest(f->scale[run])), to);
         else if (type->scales == GGUF_SCALES_E4M3)
-            e2m1_codes(type->run, x, gguf_half_of_e4m3(block[r] = gguf_e4m3_of(f->scale[run])), to);
+            e2m1_codes(n, x, f->scale[run], gguf_half_of_e4m3(block[r] = gguf_e4m3_of(f->scale[run])), to);
         else if (type->code == GGUF_CODE_CODEBOOK)
             codebook_codes(book, type->run, x, f->scale[run] != 0 ? 1 / f->scale[run] : 0, to);
         else if (type->code == GGUF_CODE_SIGN)

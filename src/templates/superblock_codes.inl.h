@@ -50,12 +50,16 @@ static inline void nearest_codes(const struct nearest *k, size_t n, const float 
 }
 
 /* Cut off; what does not fit an integer, or is NaN, becomes the least, as in the conversion of x86. */
+#ifdef CUT_OFF
+DEEP_INLINE s32v cut_off(f32v v) { return CUT_OFF(v); }
+#else
 DEEP_INLINE s32v cut_off(f32v v)
 {
     const f32v_mask fits = f32v_less(f32v_magnitude(v), f32v_splat(0x1p31f));
     const s32v integer = __builtin_convertvector(f32v_if(fits, v), s32v);
     return (s32v)f32v_choose(fits, (f32v)integer, (f32v)s32_splat(INT32_MIN));
 }
+#endif
 
 static inline void rounded_up_codes(const struct gguf_type *type, const float *x, float inverse, float minimum,
                                     unsigned char *to)
@@ -96,13 +100,24 @@ static inline void codebook_codes(const struct codebook *b, int n, const float *
         STORE_CODES(to + i, x + i, codebook_code(b, f32v_splat(inverse) * e));
 }
 
-/* The first magnitude with the least error; 0 has no sign. */
-DEEP_INLINE s32v e2m1_code(f32v e, const float *numbers)
+/* Elements above a middle of neighbours have the upper one's code. 0 has no sign. */
+DEEP_INLINE s32v e2m1_code(f32v e, const f32v *middle)
+{
+    const f32v magnitude = f32v_magnitude(e);
+    u32v code = {0};
+    _Pragma("GCC unroll 8") for (int k = 0; k < 7; k++) code +=
+        (u32v)f32v_if(f32v_less(middle[k], magnitude), (f32v)s32_splat(1));
+    const u32v some = (u32v)((s32v)code > 0) & 8;
+    return (s32v)(code | (some & ((u32v)e >> 28)));
+}
+
+/* The first magnitude with the least error, where middles are inexact or errors are equal by rounding. */
+DEEP_INLINE s32v e2m1_odd_code(f32v e, const f32v *number)
 {
     const f32v magnitude = f32v_magnitude(e);
     f32v best = magnitude, code = f32v_splat(0);
     for (int k = 1; k < 8; k++) {
-        const f32v error = f32v_magnitude(f32v_splat(numbers[k]) - magnitude);
+        const f32v error = f32v_magnitude(number[k] - magnitude);
         code = f32v_choose(f32v_less(error, best), (f32v)s32_splat(k), code);
         best = f32v_min(error, best);
     }
@@ -110,13 +125,21 @@ DEEP_INLINE s32v e2m1_code(f32v e, const float *numbers)
     return (s32v)((u32v)code | (some & ((u32v)e >> 28)));
 }
 
-static inline void e2m1_codes(int n, const float *x, float scale, unsigned char *to)
+/* found: the largest magnitude, or a part of it. */
+static inline void e2m1_codes(size_t n, const float *x, float found, float scale, unsigned char *to)
 {
-    float numbers[8];
+    f32v number[8], middle[7];
     for (int k = 0; k < 8; k++)
-        numbers[k] = (float)qobs_e2m1_doubled[k] * scale;
-    for (int i = 0; i < n; i += STEP)
-        STORE_CODES(to + i, x + i, e2m1_code(e, numbers));
+        number[k] = f32v_splat((float)qobs_e2m1_doubled[k] * scale);
+    if (scale < 0x1p-100f || found > 16 * scale)
+        for (size_t i = 0; i < n; i += STEP)
+            STORE_CODES(to + i, x + i, e2m1_odd_code(e, number));
+    else {
+        for (int k = 0; k < 7; k++)
+            middle[k] = f32v_splat(0.5f) * (number[k] + number[k + 1]);
+        for (size_t i = 0; i < n; i += STEP)
+            STORE_CODES(to + i, x + i, e2m1_code(e, middle));
+    }
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */

@@ -424,7 +424,7 @@ static void nearest_run(const struct gguf_type *type, const struct runs *r, cons
 {
     const f32v s = inverse_of(f32v_splat(scale)), m = f32v_splat(minimum);
     if (type->code == GGUF_CODE_E2M1)
-        e2m1_codes(type->run, x, scale, to);
+        e2m1_codes(type->run, x, largest_of_n(x, type->run), scale, to);
     else if (type->code == GGUF_CODE_SIGN)
         sign_codes(type, x, to);
     else if (type->code == GGUF_CODE_CODEBOOK)
