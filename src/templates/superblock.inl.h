@@ -206,14 +206,25 @@ static void measure_scales(const struct job *j, struct chunk *c)
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
+/* Facts of a type that all blocks share. */
+struct maker {
+    const struct codebook *book;
+    struct nearest nearest;
+    size_t runs; /* of a block */
+};
+
+static inline struct maker maker_of(const struct gguf_type *type, const struct codebook *book)
+{
+    return (struct maker){book, nearest_of(type), (size_t)(type->elements / type->run)};
+}
+
 /* Blocks of one run with an f16 scale, or of runs with a scale of 8 bits. */
-static void make_block(const struct job *j, const struct chunk *c, const struct codebook *book, size_t b,
+static void make_block(const struct job *j, const struct chunk *c, const struct maker *m, size_t b,
                        unsigned char *block)
 {
     const struct gguf_type *const type = j->type;
     const struct found *const f = &c->found;
-    const size_t runs = (size_t)(type->elements / type->run), n = type->run;
-    const struct nearest nearest = nearest_of(type);
+    const size_t runs = m->runs, n = type->run;
     unsigned char codes[GGUF_MOST_ELEMENTS];
     if (type->scale_at >= 0)
         gguf_store16(block + type->scale_at, f16_of_float(f->scale[b]));
@@ -229,7 +240,7 @@ static void make_block(const struct job *j, const struct chunk *c, const struct 
         else if (type->scales == GGUF_SCALES_E4M3)
             e2m1_codes(n, x, f->scale[run], gguf_half_of_e4m3(block[r] = gguf_e4m3_of(f->scale[run])), to);
         else if (type->code == GGUF_CODE_CODEBOOK)
-            codebook_codes(book, type->run, x, f->scale[run] != 0 ? 1 / f->scale[run] : 0, to);
+            codebook_codes(m->book, type->run, x, f->scale[run] != 0 ? 1 / f->scale[run] : 0, to);
         else if (type->code == GGUF_CODE_SIGN)
             sign_codes(type, x, to);
         else if (type->code != GGUF_CODE_NEAREST)
@@ -237,7 +248,7 @@ static void make_block(const struct job *j, const struct chunk *c, const struct 
         else if (j->search->fit == GGUF_FIT_PEAK || j->search->fit == GGUF_FIT_RANGE)
             rounded_up_codes(type, x, scale, minimum, to);
         else
-            nearest_codes(&nearest, n, x, 0, 0, scale, minimum, to);
+            nearest_codes(&m->nearest, n, x, 0, 0, scale, minimum, to);
     }
     store_codes(type, codes, block);
 }
@@ -261,12 +272,11 @@ static void descent_codes(const struct job *j, const float *x, const float *scal
 
 /* Blocks of runs with integers for their scales; block i of the 16 in `scales`. */
 static void make_super_block(const struct job *j, const struct chunk *c, const struct block_scales *scales,
-                             const struct codebook *book, size_t i, unsigned char *block)
+                             const struct maker *m, size_t i, unsigned char *block)
 {
     const struct gguf_type *const type = j->type;
-    const size_t runs = (size_t)(type->elements / type->run), n = type->run;
+    const size_t runs = m->runs, n = type->run;
     const float *const x = c->x + i * type->elements;
-    const struct nearest nearest = nearest_of(type);
     float scale[GGUF_MOST_RUNS], minimum[GGUF_MOST_RUNS];
     unsigned char codes[GGUF_MOST_ELEMENTS];
     bool descends = false;
@@ -281,9 +291,9 @@ static void make_super_block(const struct job *j, const struct chunk *c, const s
         const float exact = scales->of_scales[i] * (float)scales->scale_code[ROW * r + i];
         const float code_scale = c->found.code_scale[run];
         if (type->code == GGUF_CODE_CODEBOOK)
-            codebook_codes(book, type->run, x + r * n, exact != 0 ? 1 / exact : 0, codes + r * n);
+            codebook_codes(m->book, type->run, x + r * n, exact != 0 ? 1 / exact : 0, codes + r * n);
         else
-            nearest_codes(&nearest, n, x + r * n, scale[r], minimum[r], code_scale, c->found.code_minimum[run],
+            nearest_codes(&m->nearest, n, x + r * n, scale[r], minimum[r], code_scale, c->found.code_minimum[run],
                           codes + r * n);
         descends |= j->search->fit == GGUF_FIT_DESCENT && scale[r] == 0 && code_scale == code_scale;
     }
@@ -292,18 +302,16 @@ static void make_super_block(const struct job *j, const struct chunk *c, const s
     store_codes(type, codes, block);
 }
 
-static void make_super_blocks(const struct job *j, const struct chunk *c, const struct codebook *book,
-                              unsigned char *out)
+static void make_super_blocks(const struct job *j, const struct chunk *c, const struct maker *m, unsigned char *out)
 {
     const struct gguf_type *const type = j->type;
-    const size_t runs = (size_t)(type->elements / type->run);
     struct block_scales b;
-    f32x16_transpose(c->found.scale, runs, b.scale);
-    f32x16_transpose(c->found.minimum, runs, b.minimum);
-    f32x16_transpose(c->found.weight, runs, b.weight);
+    f32x16_transpose(c->found.scale, m->runs, b.scale);
+    f32x16_transpose(c->found.minimum, m->runs, b.minimum);
+    f32x16_transpose(c->found.weight, m->runs, b.weight);
     fit_blocks(type, j->importance != NULL, &b);
     for (size_t i = 0; i * type->elements < c->elements; i++)
-        make_super_block(j, c, &b, book, i, out + i * type->bytes);
+        make_super_block(j, c, &b, m, i, out + i * type->bytes);
 }
 
 /* A copy in another dtype. */
@@ -332,11 +340,12 @@ static void make_chunk(const struct job *j, struct chunk *c, const struct codebo
         measure_scales(j, c);
     else
         search_scales(j, c);
+    const struct maker m = maker_of(type, book);
     if (type->scale_at >= 0 && type->scales_at >= 0)
-        make_super_blocks(j, c, book, out);
+        make_super_blocks(j, c, &m, out);
     else
         for (size_t b = 0; b * type->elements < c->elements; b++)
-            make_block(j, c, book, b, out + b * type->bytes);
+            make_block(j, c, &m, b, out + b * type->bytes);
 }
 
 #include "templates/superblock_optimal.inl.h"
