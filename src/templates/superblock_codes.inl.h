@@ -166,35 +166,42 @@ ALWAYS_INLINE void store_apart(unsigned bits, size_t size, const struct gguf_pla
         }
 }
 
-ALWAYS_INLINE void store_apart_of(unsigned bits, const struct gguf_plane *plane, const unsigned char *codes, size_t n,
+/* Bytes with a field of their own become a byte with all of them: multiplication moves each field to its place in the
+ * highest byte, and none of the others meet. */
+ALWAYS_INLINE void store_neighbours(unsigned bits, const struct gguf_plane *plane, const unsigned char *codes, size_t n,
+                                    unsigned char *to)
+{
+    const unsigned each = 8 / bits, last = 8 * (each - 1), unused = EVEN_IS_LOW ? 0 : 56 - last;
+    const uint64_t mask = UINT64_C(0x0101010101010101) * ((1U << bits) - 1);
+    uint64_t places = 0;
+    for (unsigned k = 0; k < each; k++)
+        places |= UINT64_C(1) << (EVEN_IS_LOW ? last - (8 - bits) * k : (8 + bits) * k);
+    for (size_t i = 0; i < n; i += each) {
+        uint64_t fields = 0;
+        memcpy(&fields, codes + i, each);
+        *to++ = (unsigned char)((fields >> unused >> plane->shift & mask) * places >> last);
+    }
+}
+
+ALWAYS_INLINE void store_fields(unsigned bits, const struct gguf_plane *plane, const unsigned char *codes, size_t n,
                                   unsigned char *to)
 {
-    if (plane->apart % 16 == 0)
+    if (plane->apart == 1)
+        store_neighbours(bits, plane, codes, n, to);
+    else if (plane->apart % 16 == 0)
         store_apart(bits, 16, plane, codes, n, to);
     else
         store_apart(bits, 8, plane, codes, n, to);
 }
 
-static inline void store_neighbours(const struct gguf_plane *plane, const unsigned char *codes, size_t n,
-                                    unsigned char *to)
-{
-    const size_t each = 8 / plane->bits;
-    for (size_t i = 0; i < n; i += each) {
-        unsigned all = 0;
-        for (size_t k = 0; k < each; k++)
-            all |= (codes[i + k] >> plane->shift & ((1U << plane->bits) - 1)) << k * plane->bits;
-        *to++ = (unsigned char)all;
-    }
-}
-
 static inline void store_plane(const struct gguf_plane *plane, const unsigned char *codes, size_t n, unsigned char *to)
 {
     if (plane->bits == 1)
-        store_apart_of(1, plane, codes, n, to);
+        store_fields(1, plane, codes, n, to);
     else if (plane->bits == 2)
-        store_apart_of(2, plane, codes, n, to);
+        store_fields(2, plane, codes, n, to);
     else if (plane->bits == 4)
-        store_apart_of(4, plane, codes, n, to);
+        store_fields(4, plane, codes, n, to);
     else
         memcpy(to, codes, n);
 }
@@ -217,10 +224,6 @@ static inline void store_codes(const struct gguf_type *type, const unsigned char
 {
     if (type->code == GGUF_CODE_TRITS)
         store_trits(codes, block);
-    for (const struct gguf_plane *p = type->plane; p < type->plane + 2 && p->bits > 0; p++) {
-        if (p->apart == 1)
-            store_neighbours(p, codes, type->elements, block + p->at);
-        else
-            store_plane(p, codes, type->elements, block + p->at);
-    }
+    for (const struct gguf_plane *p = type->plane; p < type->plane + 2 && p->bits > 0; p++)
+        store_plane(p, codes, type->elements, block + p->at);
 }
