@@ -6,7 +6,7 @@
 
 #define TOGETHER 2
 #define CANDIDATES 4
-#define CUT_OFF(a) (s32v)_mm256_cvttps_epi32(a)
+#define CUT_OFF(a) (s32v) _mm256_cvttps_epi32(a)
 
 DEEP_INLINE f32v f32v_sqrt(f32v a) { return _mm256_sqrt_ps(a); }
 

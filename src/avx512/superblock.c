@@ -6,7 +6,7 @@
 
 #define TOGETHER 2
 #define CANDIDATES 8
-#define CUT_OFF(a) (s32v)_mm512_cvttps_epi32(a)
+#define CUT_OFF(a) (s32v) _mm512_cvttps_epi32(a)
 
 DEEP_INLINE f32v f32v_sqrt(f32v a) { return _mm512_sqrt_ps(a); }
 

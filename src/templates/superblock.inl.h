@@ -3,7 +3,8 @@
 
 /* Blocks of GGUF types; included by src/ISA/superblock.c after
  *   TOGETHER               vectors whose sums share a loop of the affine search: 1, 2 or 4
- *   CANDIDATES             candidates of the signed search at a time: 3, 6 or 9
+ *   CANDIDATES             candidates of the signed search at a time: 4 or 8
+ *   CUT_OFF(a)             the instruction that cuts off as x86 does, if there is one
  *   f32v_sqrt(a)           and what superblock_codebook.inl.h needs
  *
  * Rows go in chunks of at most CHUNK elements. The scales of 32 runs are searched together, one a lane; then the

@@ -184,7 +184,7 @@ ALWAYS_INLINE void store_neighbours(unsigned bits, const struct gguf_plane *plan
 }
 
 ALWAYS_INLINE void store_fields(unsigned bits, const struct gguf_plane *plane, const unsigned char *codes, size_t n,
-                                  unsigned char *to)
+                                unsigned char *to)
 {
     if (plane->apart == 1)
         store_neighbours(bits, plane, codes, n, to);

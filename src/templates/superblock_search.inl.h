@@ -252,9 +252,9 @@ DEEP_INLINE void signed_begin(int vectors, const float *x, const float *w, float
     }
 }
 
-/* Candidate c of the inverse of a scale makes the peak -(low + 0.1 * (c - 9)), which is limited to the codes from -low to
- * low - 1. Elements are turned to make peaks negative, and limited before they are scaled: a limit becomes its code, less
- * than 0.4 beside it, for all candidates that share the elements. */
+/* Candidate c of the inverse of a scale makes the peak -(low + 0.1 * (c - 9)), which is limited to the codes from -low
+ * to low - 1. Elements are turned to make peaks negative, and limited before they are scaled: a limit becomes its code,
+ * less than 0.4 beside it, for all candidates that share the elements. */
 struct turned {
     _Alignas(64) float x[SETS][TALLEST * LANES]; /* for candidates up to 3, up to 11, and the others */
 };
@@ -428,8 +428,8 @@ ALWAYS_INLINE void descent_search(int vectors, const float *x, const float *w, f
         EACH_LANES(v, vectors) moved[v] = f32v_less(zero, zero);
         for (int i = 0; i < n; i++)
             EACH_LANES(v, vectors)
-            moved[v] = (f32v_mask)(moved[v] | descend(&s[v], moving[v], LOAD(AT(x, v) + ROW * i),
-                                                      LOAD(AT(w, v) + ROW * i), AT(code, v) + ROW * i, low));
+        moved[v] = (f32v_mask)(moved[v] | descend(&s[v], moving[v], LOAD(AT(x, v) + ROW * i), LOAD(AT(w, v) + ROW * i),
+                                                  AT(code, v) + ROW * i, low));
         any = f32v_less(zero, zero);
         EACH_LANES(v, vectors)
         {
