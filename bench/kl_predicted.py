@@ -74,7 +74,7 @@ def settings_of(args, schemes):
 
 
 def options_of(args, command):
-    """What plan and quantize share. quantize takes what its search weighs errors by; plan needs sensitivity, too."""
+    """Arguments that plan and quantize share; quantize takes what weighs errors, plan needs sensitivity."""
     importance = ["--importance", args.inputs] if "hessian" in args.preset else []
     states = ["--states", args.states] if command == "plan" or not importance else []
     return [*states, *importance, "--threads", "1", *(w for s in args.set for w in ("--set", s))]

@@ -272,7 +272,7 @@ def test_not_reproduced():
 
 
 def test_unknown():
-    """Where the configuration lacks what a run needs, that is said, and no claim is made."""
+    """A configuration that lacks what a run needs is named, and no claim is made."""
     shutil.copytree(TINYLM, "in")
     quantize("W4A16", "--dialect", "awq")
     answer, why = reproduced()

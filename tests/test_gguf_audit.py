@@ -200,7 +200,7 @@ def test_against():
         equal(len({f["module"] for f in found} - {"blk.1.attn_v.weight"}), 1, f"{what}: of one tensor {found}")
 
 
-# Where the scales of a block lie: bytes of the block, offsets, a scale that is none.
+# The place of the scales of a block: bytes of the block, offsets, a scale that is none.
 SCALES = {"Q4_0": (18, [0], HALF_NAN), "Q4_1": (20, [0, 2], HALF_INF), "Q5_0": (22, [0], HALF_INF),
           "Q5_1": (24, [0, 2], HALF_NAN), "Q8_0": (34, [0], HALF_INF), "Q2_K": (84, [80, 82], HALF_NAN),
           "Q3_K": (110, [108], HALF_INF), "Q4_K": (144, [0, 2], HALF_NAN), "Q5_K": (176, [0, 2], HALF_INF),
@@ -332,7 +332,7 @@ def test_publish():
              "types.gguf")
 
 
-# What an input has stays in its output, and a warning says it: keys and copies.
+# Faults of an input stay in its output, and a warning names them: keys and copies.
 DOUBTS = {name: FAULTS[name] for name in (
     "a norm has NaN", "a bias is infinite", "a layer is missing", "block_count is larger", "block_count is smaller",
     "an expert is missing", "there are more tokens than embeddings", "the embeddings have another width",

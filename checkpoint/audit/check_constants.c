@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What varies in every model that somebody trained: codes of a layer, scales of the layers, scales of keys and values.
+/* Values that vary in every model that was trained: codes of a layer, scales of the layers, scales of keys and values.
  * Files that were not filled, and calibrations that saw nothing, do not vary. */
 #include <string.h>
 

@@ -115,7 +115,7 @@ static void check_layers(struct audit *audit, const char *architecture)
 
 /* ---- Types ------------------------------------------------------------------------------------------------------- */
 
-/* What the scheme of the file gives to its tensors. */
+/* The types that the scheme of the file gives to its tensors. */
 struct type_counts {
     size_t tensors, other;
     uint64_t elements, fitting;      /* of tensors that it quantizes; those of types that it gives */

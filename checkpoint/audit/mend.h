@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What an audit finds and what can be mended without the original, in another directory. */
+/* Mends in another directory the faults of an audit that need no original. */
 #pragma once
 
 #include "audit/audit.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the files of this folder give each other; others include engine.h. */
+/* Functions that the files of this folder give each other; others include engine.h. */
 #pragma once
 
 #include "engine/engine.h"

@@ -72,7 +72,7 @@ static int hash_file(int fd, uint64_t size, uint64_t *hash, struct fail *f)
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */
 
-/* What a header says. */
+/* The facts of a header. */
 struct header {
     uint64_t bytes, size; /* of itself with its length, of the file */
     unsigned char *data;

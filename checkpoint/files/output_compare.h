@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What output_directory.h does for a directory that is compared: its functions call these. Files that nothing would
+/* The steps of output_directory.h for a directory that is compared: its functions call these. Files that nothing would
  * write are not looked at. */
 #pragma once
 

@@ -10,7 +10,7 @@
 
 #include "files/json.h"
 
-/* What mends a fault without the original: another list of what is not quantized. */
+/* A mend of a fault without the original: another list of modules that are not quantized. */
 enum finding_mend { MEND_NONE, MEND_IGNORE, MEND_IGNORE_NO_MORE };
 
 struct finding {

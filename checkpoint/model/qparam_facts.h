@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What scales and zero points of a whole weight in integers are like, and their move to rows. */
+/* Facts about the scales and zero points of a whole weight in integers, and their move to rows. */
 #pragma once
 
 #include "model/weights.h"

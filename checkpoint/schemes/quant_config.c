@@ -71,7 +71,7 @@ static bool has_word(const char *text, const char *word)
     return *text;
 }
 
-/* What users write for a scheme, without '-' and '_', and the scheme that has it. */
+/* Names that users write for a scheme, without '-' and '_', and the scheme. */
 static const struct {
     const char *word, *scheme;
 } OTHER_NAMES[] = {

@@ -162,7 +162,7 @@ class _Layer(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """What is quantized. preset, settings: of the scales of weights; options: those of quantize that choose layers and
+    """A call. preset, settings: of the scales of weights; options: those of quantize that choose layers and
     schemes."""
 
     model: BlockModel
@@ -289,7 +289,7 @@ class _Run:
         store.drop_hidden(block)
 
     def _streams(self, block: int, batch: Any, number: int, weights: _Weights, observe: bool) -> list[Any]:
-        """What the block returns in both streams. observe: keys and values in the quantized one are, too."""
+        """Returns the output of the block in both streams. observe: keys and values of the quantized one."""
         own = self._stream(block, batch, number, weights, False)
         self._attention.open = observe
         quantized = self._stream(block, batch, number, weights, True)
@@ -521,7 +521,7 @@ def _codes(job: _Job, work: str, sums: Iterable[_Sums], inputs: Mapping[str, Obs
 
 
 def _save_weights(job: _Job, corrected: Mapping[str, Any], path: str) -> None:
-    """In the dtype of the model's files, which decides about that of scales. Errors: OSError."""
+    """Saves weights in the dtype of the model's files, which decides about that of scales. Errors: OSError."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
     try:

@@ -73,7 +73,7 @@ class QuantizeReport(TypedDict, total=False):
 
 
 class AuditedLayer(TypedDict, total=False):
-    """A layer of a quantized checkpoint. What compares is there if the audit knows the model, codes_used if the
+    """A layer of a quantized checkpoint. Members that compare are there if the audit knows the model, codes_used if the
     checkpoint is no GGUF file."""
 
     name: str
@@ -84,7 +84,7 @@ class AuditedLayer(TypedDict, total=False):
 
 
 class Mend(TypedDict):
-    """What was mended in a copy of a checkpoint."""
+    """The mends in a copy of a checkpoint."""
 
     module: str
     mend: str
