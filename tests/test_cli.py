@@ -86,6 +86,8 @@ def test_did_you_mean():
     for given, words in (("int4", "near it is W4A16"), ("nv-fp4", "'NVFP4'"), ("FP-4", "near it is NVFP4A16"),
                          ("q4_k_m", "quantize takes it for a .gguf")):
         refused(f"a scheme as {given}", [words], *quantize, "--scheme", given)
+    refused("an instruction set", ["qobs: --isa: 'vax' is no instruction set"], *quantize, "--isa", "vax")
+    refused("a file that is not there", ["qobs: --config: gone.json: cannot open"], *quantize, "--config", "gone.json")
     refused("quantize without a scheme", ["--scheme: is missing", "W4A16_ASYM"], *quantize)
     refused("tensors for merge", ["is a safetensors file", "observe --state writes"], "merge", "model.safetensors")
     for owner, arguments in (("llmc.memoryless_mse", (*quantize, "--scheme", "W8A8", "--set", "norm=2")),

@@ -293,7 +293,7 @@ int command_run(const struct command *command, int argc, char **argv)
     int code = parse(command, options, argc, argv, &done);
     if (code == EXIT_OK && !done) {
         if (options->isa && qobs_isa_select(options->isa, &error) != QOBS_OK)
-            code = print_status_error(&error, "--isa");
+            code = print_error(exit_code_of(error.status), "--isa%s", error.message + strcspn(error.message, ":"));
         if (code == EXIT_OK && command->threaded)
             code = threads_start(&threads, options->threads);
         if (code == EXIT_OK)

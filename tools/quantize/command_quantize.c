@@ -267,7 +267,8 @@ static int print_quantize_error(const struct quantize_options *o, const qobs_err
                                        .preset_count = o->args.preset != NULL,
                                        .settings = o->args.settings,
                                        .setting_count = o->args.setting_count};
-    return print_member_error(&words, "setting", error);
+    return print_member_error(
+        &words, "scheme config recipe targets ignore preset setting states activations importance dialect", error);
 }
 
 static int quantize(struct quantize_options *o)
