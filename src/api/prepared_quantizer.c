@@ -245,9 +245,11 @@ static inline bool has_zero_point(const struct row_quantizer *q)
 static int check_rows(const struct row_quantizer *q, int64_t rows, qobs_error *error)
 {
     const struct row_geometry *g = &q->geometry;
-    const int64_t most = (INT64_C(1) << 48) / g->columns;
-    if (rows < 0 || rows > most)
-        return qobs_invalid(error, "rows: is %lld, allowed are 0 to %lld", (long long)rows, (long long)most);
+    const int64_t most = INT64_C(1) << 48;
+    int64_t elements;
+    if (rows < 0 || !qobs_multiply(rows, g->columns, &elements) || elements > most)
+        return qobs_invalid(error, "rows: is %lld, allowed are 0 to %lld", (long long)rows,
+                            (long long)(most / g->columns));
     if (g->whole_units && rows % g->unit != 0)
         return qobs_invalid(error, "rows: is %lld, blocks of %lld rows do not divide it", (long long)rows,
                             (long long)g->unit);

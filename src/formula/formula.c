@@ -68,7 +68,10 @@ int qobs_formula_find(const struct formula *f, const struct range_view *r, void 
             if (zero_point)
                 put_zero_point(zero_point, dtypes.zero_point, first + i, result.zero_point);
         }
-        if (scale)
+        if (scale && dtypes.scale == QOBS_F32) /* likely, and a call for one scale takes time */
+            for (size_t i = 0; i < n; i++)
+                ((float *)scale)[first + i] = (float)scales[i];
+        else if (scale)
             qobs_store_doubles(scale, dtypes.scale, first, n, scales);
     }
     return qobs_succeed(error);

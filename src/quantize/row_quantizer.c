@@ -158,6 +158,7 @@ static int fail_nonfinite(const struct row_quantizer *q, const struct row_call *
 struct rows_job {
     const struct row_quantizer *q;
     const struct row_call *call;
+    unsigned char *out;             /* of the call; NULL: codes are made later, or not wanted */
     const struct quantization *job; /* with the qparams of the call */
     struct counted_part {
         struct nonfinite_count nonfinite;
@@ -275,20 +276,24 @@ static struct cell cell_at(const struct row_quantizer *q, const struct row_call 
     return c;
 }
 
-/* Quantizes a cell by its qparams, the first of which is `qparam`. real: in place of its zero points, or NULL. */
-static void quantize_found(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam,
+/* Codes of rows that are whole runs, by the scales of a cell and real zero points, or NULL. */
+static void multiply_found(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam,
                            const float *real, bool bounded)
 {
     const struct row_quantizer *q = j->q;
+    const struct quantize_work *w = &q->work;
+    w->product_rows(bounded ? &w->bounded : &w->quantizer, q->f.kind, c->x, (ptrdiff_t)c->stride, out,
+                    (ptrdiff_t)j->call->out_stride, (size_t)(c->units * c->unit), (size_t)c->run,
+                    (const float *)j->call->scale + qparam, real, c->unit == 1);
+}
+
+/* Quantizes a cell by its qparams, the first of which is `qparam`. */
+static void quantize_found(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam,
+                           bool bounded)
+{
     struct quantization job = *j->job;
     job.bounded = bounded;
-    if (real) {
-        job.qparams.scale =
-            (const unsigned char *)job.qparams.scale + qparam * (int64_t)qobs_dtype_size(q->scale_dtype);
-        job.qparams.zero_point = real;
-        job.qparams.zero_point_dtype = QOBS_F32;
-    }
-    quantize_cell(&job, &q->geometry, c, out, j->call->out_stride, real ? 0 : qparam);
+    quantize_cell(&job, &j->q->geometry, c, out, j->call->out_stride, qparam);
 }
 
 /* Writes the blocks of a cell, whose ranges are known. */
@@ -324,8 +329,11 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
     const int64_t count = c->units * c->runs;
     float panel[PANEL], *real = q->rule.formula.ops->real_zero_points && !q->rule.symmetric ? panel : NULL;
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, count, real);
-    if (QOBS_HAS(codes) && out)
-        quantize_found(j, c, out, qparam, real, !again && is_bounded(j, &ranges, qparam, count));
+    const bool bounded = !again && is_bounded(j, &ranges, qparam, count);
+    if (QOBS_HAS(codes) && out && q->work.product_rows)
+        multiply_found(j, c, out, qparam, real, bounded);
+    else if (QOBS_HAS(codes) && out)
+        quantize_found(j, c, out, qparam, bounded);
     return true;
 }
 
@@ -341,7 +349,7 @@ static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to, s
         for (int64_t r = 0; r < g->per_unit; r += runs) {
             const struct cell c = cell_at(q, call, row, n, unit, r, runs);
             unsigned char *const out =
-                call->out ? call->out + row * call->out_stride + qobs_row_quantizer_bytes(q, r * g->run) : NULL;
+                j->out ? j->out + row * call->out_stride + qobs_row_quantizer_bytes(q, r * g->run) : NULL;
             if (!quantize_one(j, &c, out, u * g->per_unit + r, counted))
                 return false;
         }
@@ -466,17 +474,16 @@ int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *
     const bool apart = QOBS_HAS(codes) && c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
     const struct quantization job =
         quantization_by(q, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
-    struct row_call call = *c;
     struct rows_job j;
     j.q = q;
-    j.call = &call;
+    j.call = c;
+    j.out = apart ? NULL : c->out;
     j.job = &job;
-    call.out = apart ? NULL : c->out;
     *nonfinite = (struct nonfinite_count){0};
     if (!find_all(&j, nonfinite))
         return fail_nonfinite(q, c, error);
     if (apart) {
-        call.out = c->out;
+        struct row_call call = *c;
         call.zero_point = job.qparams.zero_point ? c->zero_point : NULL;
         qobs_quantize_rows_by(q, &call);
     }
