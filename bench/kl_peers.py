@@ -5,7 +5,8 @@ by the functions of its program for language models, and scales of AutoRound wit
 them. They see the model and the tokens that qobs sees.
 
 Needs transformers and datasets, and llmcompressor, brevitas or auto-round: `--only '^GPTQ'`, `--only brevitas`,
-`--only AutoRound`.
+`--only AutoRound`. brevitas imports unfoldNd, which it calls for convolutions alone; where it cannot be installed, an
+empty module of that name with UnfoldNd and UnfoldTransposeNd does.
 """
 import functools
 import os
@@ -96,9 +97,9 @@ def auto_round_neuqi(*arguments):
     return auto_round(*arguments, neuqi=True)
 
 
-def brevitas(algorithm, model, folder, calibration, chosen, form, group, scales="stats"):
-    """algorithm: a function of brevitas' module gpxq. scales: its --weight-param-method. Activation order is on, as in
-    the functions' defaults, everything else as in its program's."""
+def brevitas(algorithm, model, folder, calibration, chosen, form, group, scales="stats", **options):
+    """algorithm: a function of brevitas' module gpxq, with options. scales: its --weight-param-method. Activation order
+    is on, as in the functions' defaults, everything else as in its program's."""
     import torch
     from brevitas.graph.quantize import layerwise_quantize
     from brevitas_examples.common.generative.quantize import generate_quant_maps, generate_quantizers
@@ -114,7 +115,7 @@ def brevitas(algorithm, model, folder, calibration, chosen, form, group, scales=
     made.config.use_cache = False
     batches = [{"input_ids": rows} for rows in calibration.split(max(1, 512 // calibration.shape[1]))]
     made(**batches[0])  # scales become parameters
-    getattr(gpxq, algorithm)(made, batches)
+    getattr(gpxq, algorithm)(made, batches, **options)
     found = {n: m.quant_weight().value.detach() for n, m in made.named_modules() if is_target(n, chosen)}
     return {k: found.get(k.removesuffix(".weight"), w) for k, w in model.weights.items()}
 
@@ -125,6 +126,8 @@ METHODS = [("GPTQ", gptq, lambda form: form[0] != "MXFP4"),
            ("brevitas, Qronos", functools.partial(brevitas, "apply_qronos"), lambda form: form[2] != 0),
            ("brevitas, Qronos, mse", functools.partial(brevitas, "apply_qronos", scales="mse"),
             lambda form: form[2] != 0),
+           ("brevitas, Qronos, mse, alpha .001",  # that of its configurations for the paper
+            functools.partial(brevitas, "apply_qronos", scales="mse", alpha=1e-3), lambda form: form[2] != 0),
            ("brevitas, GPTQ, mse", functools.partial(brevitas, "apply_gptq", scales="mse"), lambda form: form[2] != 0),
            ("AutoRound, iters=0", auto_round, lambda form: form[0] != "MXFP4"),
            ("AutoRound, iters=0, NeUQI", auto_round_neuqi, lambda form: "asym" in form[0])]
