@@ -342,7 +342,9 @@ static void renew_structures(void)
                                                .search = "optimal",
                                                .out = gguf_bytes,
                                                .out_size = sizeof gguf_bytes,
-                                               .runtime = &runtime_};
+                                               .runtime = &runtime_,
+                                               .hessian = &hessian_tensor,
+                                               .report = &round_report_};
     gguf_dequantize_ = (qobs_gguf_dequantize_args){.struct_size = sizeof gguf_dequantize_,
                                                    .type = "Q4_0",
                                                    .rows = 1,

@@ -7,6 +7,7 @@
 #define QOBS_QOBS_GGUF_H
 
 #include "qobs.h"
+#include "stateless.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +32,7 @@ typedef struct qobs_gguf_type {
     int64_t block_elements; /**< of a row that go together: columns are a multiple */
     size_t block_size;      /**< bytes of a block */
     int made;               /**< 1: qobs_gguf_quantize makes it; 0: it is refused */
+    int rounds;             /**< 1: qobs_gguf_quantize takes a Hessian, which rounds its codes */
 } qobs_gguf_type;
 
 /** Describes the type of that name, in any case of letters. qobs fills the structure as far as struct_size goes.
@@ -53,6 +55,12 @@ typedef struct qobs_gguf_quantize_args {
     const qobs_runtime *runtime; /**< NULL: the defaults. Its executor divides the rows */
     const char *search;          /**< "ggml" or NULL: the bytes of ggml. "optimal": blocks of less error in their place,
                                       see qobs_gguf_quantize */
+    /** H = sum of x x^T over the inputs x of the matrix, by which codes are rounded; NULL: they are not. F32 or F64 of
+     * shape (blocks, n, n), as the result hessian_sum of qobs.local_hessian; n: all columns, or blocks of them. */
+    const qobs_tensor *hessian;
+    int64_t hessian_count;     /**< tokens, by which H is divided, as hessian_count; 0: 1 */
+    int passes;                /**< most passes over the columns, to 100; 0: 4 */
+    qobs_round_report *report; /**< receives what the rounding found, with hessian; NULL: not wanted */
 } qobs_gguf_quantize_args;
 
 /** Makes blocks of a matrix. The search "optimal" lowers the sum of importance * (element - number)^2 of each block,
@@ -62,10 +70,13 @@ typedef struct qobs_gguf_quantize_args {
  * F16 scales of the block, which are fitted in rounds. Q4_1 and Q5_1 are fitted from several ranges. Sums in float
  * decide, so that a sum may be larger than the least by 2^-16 of it. Importance that is 0 in a whole block counts as 1
  * there. Copies (F32, F16, BF16) have nothing to search.
- * Fails with UNSUPPORTED for types whose grids ggml searches (IQ1, IQ2, IQ3), and with NONFINITE for NaN and infinity
- * in value and for scales of ggml beyond F16, as upstream refuses these. The message names the first row. It allocates
- * nothing.
- * Reproduces ggml_quantize_chunk (ggml 0.21.0) with the search "ggml".
+ * With a Hessian the scales and minima of the search stay, and each code becomes one that makes the error of the
+ * outputs smaller, as qobs_round_codes does; the report counts the codes of the search as the nearest. Types of trits
+ * and signs (TQ1_0, TQ2_0, Q1_0, Q2_0) and copies fail with UNSUPPORTED. It allocates 5 bytes for each element of 1024
+ * rows, and what qobs_round_codes does. Fails with UNSUPPORTED for types whose grids ggml searches (IQ1, IQ2, IQ3), and
+ * with NONFINITE for NaN and infinity in value and for scales of ggml beyond F16, as upstream refuses these. The
+ * message names the first row. Without a Hessian it allocates nothing. Reproduces ggml_quantize_chunk (ggml 0.21.0)
+ * with the search "ggml".
  * @since 0.3.0 */
 QOBS_API int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error);
 

@@ -49,12 +49,15 @@ def _contiguous(x: Any, name: str) -> View:
     return found
 
 
-def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml") -> Array:
+def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml", hessian: Any = None) -> Array:
     """Blocks of an array of shape (..., columns), float32, bfloat16 or float16, as uint8 of shape
     (..., bytes of a row). type: a name such as "Q4_K". importance: float32, a number from 0 on for each column, such as
     the mean square of its activations; with the search "ggml" types that do not use it ignore it.
     search: "ggml" makes the bytes of ggml. "optimal" lowers the sum of importance * (element - number)**2 of each
     block, without importance the sum of squares, for every type but F32, F16 and BF16; it takes longer (docs/gguf.md).
+    hessian: the mean of x x^T over the inputs x of the array as a matrix, float64 or float32 of shape (blocks, n, n),
+    as Calibration.hessian() has it; n: all columns, or blocks of them. Codes are then rounded by descent, so that the
+    error of the outputs is small, with the scales of the search.
     Errors: InvalidArgumentError; UnsupportedError for types of grids; NonfiniteError for NaN, infinity and numbers
     whose scale is beyond float16."""
     value, of = _contiguous(array, "array"), _type(type)
@@ -66,12 +69,14 @@ def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml"
         if weights.dtype != c.F32 or weights.shape != (columns,):
             raise c.InvalidArgumentError(f"importance: is {NAMES[weights.dtype]} of shape {list(weights.shape)}, "
                                          f"float32 of shape [{columns}] is expected")
+    products = None if hessian is None else view(hessian, "hessian")
     rows, row = math.prod(value.shape[:-1]), columns // of.block_elements * of.block_bytes
     dtype = c.U8 if c.U8 in value.framework.dtypes_of_codes else c.I8
     out, result = value.framework.empty((*value.shape[:-1], row), dtype)
     args = c.GgufQuantizeArgs(sizeof(c.GgufQuantizeArgs), of.name.encode(), value.dtype, rows, columns,
                               value.tensor.data, weights.tensor.data if weights else None, out, rows * row, c.runtime,
-                              encoded(search, "search"))
+                              encoded(search, "search"), products.address if products else None, 0, 0,
+                              None)
     call(lib.gguf_quantize, byref(args), value="array", dtype="array")
     return result()
 

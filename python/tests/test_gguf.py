@@ -38,6 +38,23 @@ def test_optimal(of, importance):
     assert optimal.sum() < ggml.sum() * (1 - 1e-4) or (of.name == "Q1_0" and importance is None)
 
 
+@pytest.mark.parametrize("name", ["Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4"])
+def test_hessian(name):
+    """The error of the outputs falls; H of blocks of columns knows less than that of all."""
+    random = np.random.default_rng(3)
+    inputs = random.standard_normal((1500, 512)) + 2 * random.standard_normal((1500, 1))
+    h = inputs.T @ inputs / len(inputs)
+    importance = np.ascontiguousarray(np.diag(h)).astype("float32")
+
+    def error(hessian):
+        d = X - qobs.gguf.dequantize(qobs.gguf.quantize(X, name, importance, hessian=hessian), name).astype(float)
+        return ((d @ h) * d).sum()
+    blocks = np.stack([h[i:i + 128, i:i + 128] for i in range(0, 512, 128)])
+    whole, parts, nearest = error(h[None]), error(blocks), error(None)
+    assert whole < 0.7 * nearest and whole < parts and error(h[None].astype("float32")) < 0.7 * nearest
+    assert error(np.eye(512)[None]) <= nearest
+
+
 def test_names_and_halves():
     assert {"Q4_K", "Q6_K", "IQ4_XS", "NVFP4", "F16"} <= {of.name for of in qobs.gguf.types()}
     assert "IQ2_XS" not in {of.name for of in qobs.gguf.types()}
@@ -69,6 +86,11 @@ def test_refusals():
         qobs.gguf.quantize(X, "Q4_K", search="best")
     with pytest.raises(TypeError, match="^search: "):
         qobs.gguf.quantize(X, "Q4_K", search=None)
+    for wrong in (np.eye(512), np.ones((1, 512, 256)), np.eye(256)[None], np.eye(512, dtype="int32")[None]):
+        with pytest.raises(qobs.InvalidArgumentError, match="^hessian: "):
+            qobs.gguf.quantize(X, "Q4_K", hessian=wrong)
+    with pytest.raises(qobs.UnsupportedError, match="^hessian: codes of this type"):
+        qobs.gguf.quantize(X, "TQ2_0", hessian=np.eye(512)[None])
     with pytest.raises(qobs.NonfiniteError, match="^array: row 1, column 2 is NaN"):
         x = X.copy()
         x[0, 1, 2] = np.nan

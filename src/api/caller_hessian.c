@@ -3,6 +3,8 @@
 
 /* Hessians of the caller: qobs_round_codes quantizes to the nearest codes and starts the descent from them, and an
  * observer weighs errors by one in place of activations. */
+#include "api/caller_hessian.h"
+
 #include <math.h>
 
 #include "base/build.h"
@@ -93,24 +95,25 @@ static int check_numbers(const qobs_round_args *a, qobs_error *error)
 {
     if (a->passes < 0 || a->passes > MOST_PASSES)
         return qobs_invalid(error, "passes: is %d, allowed are 0 to %d", a->passes, MOST_PASSES);
-    if (a->hessian_count < 0)
-        return qobs_invalid(error, "hessian_count: is %lld, allowed are numbers from 0", (long long)a->hessian_count);
     return QOBS_OK;
 }
 
-static int open_hessian(struct code_descent *c, const qobs_round_args *a, struct view *h, qobs_error *error)
+int qobs_open_hessian(struct code_descent *c, const qobs_tensor *hessian, int64_t count, int64_t columns, int64_t group,
+                      struct view *h, qobs_error *error)
 {
-    RETURN_IF_FAILED(open_blocks(h, a->hessian, error));
-    c->gram = qobs_gram_of(c->rows.columns, h->shape[1], c->group);
+    if (count < 0)
+        return qobs_invalid(error, "hessian_count: is %lld, allowed are numbers from 0", (long long)count);
+    RETURN_IF_FAILED(open_blocks(h, hessian, error));
+    c->gram = qobs_gram_of(columns, h->shape[1], group > 0 ? group : h->shape[1]);
     const int64_t blocks = qobs_gram_blocks(&c->gram);
     if (c->gram.block != h->shape[1] || blocks != h->shape[0])
         return qobs_invalid(error,
                             "hessian: has %lld blocks of %lld columns, %lld columns in groups of %lld have %lld "
                             "blocks of %lld",
-                            (long long)h->shape[0], (long long)h->shape[1], (long long)c->rows.columns,
-                            (long long)c->group, (long long)blocks, (long long)c->gram.block);
+                            (long long)h->shape[0], (long long)h->shape[1], (long long)columns,
+                            (long long)c->gram.period, (long long)blocks, (long long)c->gram.block);
     c->hessian = h;
-    c->tokens = a->hessian_count > 0 ? (double)a->hessian_count : 1;
+    c->tokens = count > 0 ? (double)count : 1;
     return check_blocks(h, &c->gram, &c->symmetric, error);
 }
 
@@ -192,9 +195,9 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
     const struct quantizer *const q = &rule->quantizer;
     struct view h;
     RETURN_IF_FAILED(open_rows(&c, a->config, plan, error));
-    RETURN_IF_FAILED(open_hessian(&c, a, &h, error));
+    RETURN_IF_FAILED(qobs_open_hessian(&c, a->hessian, a->hessian_count, c.rows.columns, c.group, &h, error));
     RETURN_IF_FAILED(qobs_quantize(&nearest, error));
-    c.grid = (struct code_grid){(float)q->quant_min, (float)q->quant_max, q->min_normal, q->shifter};
+    c.grid = (struct code_grid){(float)q->quant_min, (float)q->quant_max, q->min_normal, q->shifter, NULL};
     c.format = rule->format;
     return descend(&c, a, result, error);
 }

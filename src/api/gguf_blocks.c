@@ -8,13 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/caller_hessian.h"
 #include "base/build.h"
+#include "base/fpenv.h"
 #include "base/split.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "number/gguf_type.h"
+#include "optimal/block_descent.h"
 #include "quantize/gguf_numbers.h"
 
 const char *qobs_gguf_type_name(size_t index)
@@ -54,6 +57,7 @@ int qobs_gguf_describe_type(const char *name, qobs_gguf_type *type, qobs_error *
     filled.block_elements = found->elements;
     filled.block_size = found->bytes;
     filled.made = !found->refused;
+    filled.rounds = QOBS_HAS(optimal) && filled.made && qobs_block_codes_descend(found);
     out_copy(type, &filled, sizeof filled);
     return qobs_succeed(error);
 }
@@ -215,11 +219,69 @@ static int check_search(const char *search, bool *optimal, qobs_error *error)
     return QOBS_OK;
 }
 
+/* ---- Rounding by descent ----------------------------------------------------------------------------------------- */
+
+enum { PASSES = 4, MOST_PASSES = 100 };
+
+/* Checks what belongs to a Hessian, and opens it. */
+static int open_descent(const qobs_gguf_quantize_args *a, const struct block_matrix *m, struct block_descent *b,
+                        struct view *h, qobs_error *error)
+{
+    b->type = m->type;
+    b->common.passes = a->passes > 0 ? a->passes : PASSES;
+    if (a->passes < 0 || a->passes > MOST_PASSES)
+        return qobs_invalid(error, "passes: is %d, allowed are 0 to %d", a->passes, MOST_PASSES);
+    if (a->report)
+        RETURN_IF_FAILED(out_check("report", a->report, SIZE_THROUGH(qobs_round_report, passes), error));
+    if (!a->hessian)
+        return QOBS_OK;
+    if (!QOBS_HAS(optimal) || !qobs_block_codes_descend(m->type))
+        return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "hessian: %s",
+                         QOBS_HAS(optimal) ? "codes of this type are not rounded by descent; Q4_K has such codes"
+                                           : "this build has no optimal; -Dfeatures=optimal brings it");
+    return qobs_open_hessian(&b->common, a->hessian, a->hessian_count, m->columns, 0, h, error);
+}
+
+static int descend(const qobs_gguf_quantize_args *a, const struct runtime *runtime, struct block_descent *b,
+                   qobs_error *error)
+{
+    const int64_t size = (int64_t)qobs_dtype_size(a->dtype);
+    const struct view value = {.data = a->value,
+                               .dtype = a->dtype,
+                               .ndim = 2,
+                               .shape = {a->rows, a->columns},
+                               .strides = {a->columns * size, size},
+                               .elements = a->rows * a->columns};
+    struct code_descent_result result;
+    qobs_round_report report;
+    b->value = &value;
+    b->blocks = a->out;
+    b->common.runtime = runtime;
+    b->common.kernels = qobs_kernels_active();
+    const fp_mode mode = fp_enter();
+    const int status = qobs_descend_blocks(b, &result, error);
+    fp_leave(mode);
+    if (status != QOBS_OK)
+        return status;
+    memset(&report, 0, sizeof report);
+    report.error_before = result.sums.error_before;
+    report.error = result.sums.error;
+    report.squared_error = result.sums.squared_error;
+    report.energy = result.sums.energy;
+    report.changed = (uint64_t)result.changed;
+    report.passes = result.passes;
+    if (a->report)
+        out_copy(a->report, &report, sizeof report);
+    return qobs_succeed(error);
+}
+
 int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error)
 {
     qobs_gguf_quantize_args a;
     struct quantizing q;
     struct runtime runtime;
+    struct block_descent b = {.type = NULL};
+    struct view h;
     RETURN_IF_LEFT_OUT(searches, error);
     RETURN_IF_FAILED(ARGS_READ(qobs_gguf_quantize_args, &a, args, runtime, error));
     memset(&q, 0, sizeof q);
@@ -229,6 +291,7 @@ int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error)
     RETURN_IF_FAILED(check_search(a.search, &q.improves, error));
     RETURN_IF_FAILED(array_check("out", a.out, a.out_size, (size_t)a.rows * q.m.row_size, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
+    RETURN_IF_FAILED(open_descent(&a, &q.m, &b, &h, error));
     if (a.rows == 0)
         return qobs_succeed(error);
     RETURN_IF_FAILED(qobs_require(a.value, "value", error));
@@ -239,7 +302,8 @@ int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error)
     q.importance = a.importance;
     q.out = a.out;
     run_groups(&runtime, &q.m, quantize_groups, &q);
-    return report(&q, a.dtype, error);
+    RETURN_IF_FAILED(report(&q, a.dtype, error));
+    return QOBS_HAS(optimal) && a.hessian ? descend(&a, &runtime, &b, error) : QOBS_OK;
 }
 
 /* ---- Dequantize -------------------------------------------------------------------------------------------------- */

@@ -74,10 +74,18 @@ enum { QOBS_HESSIAN_SCALES = 16, QOBS_HESSIAN_SIDE = 16, QOBS_HESSIAN_FACTOR = 4
     void name(const float factor[QOBS_HESSIAN_FACTOR], const float w[QOBS_HESSIAN_SIDE],                               \
               const float scale[QOBS_HESSIAN_SCALES], float bound, float sum[QOBS_HESSIAN_SCALES])
 
-/* The numbers that codes stand for: limits, and the grid_float (number/grid.h) between them. */
+/* Numbers without a rule, in rising order. number[k + 1] is the nearest from above middle[k] on; after the last middle
+ * follows infinity. */
+enum { CODE_BOOK = 16 };
+struct code_book {
+    float number[CODE_BOOK], middle[CODE_BOOK - 1];
+};
+
+/* The numbers that codes stand for: limits, and the grid_float (number/grid.h) between them, or those of a book. */
 struct code_grid {
     float quant_min, quant_max, min_normal;
     uint32_t shifter;
+    const struct code_book *book; /* NULL: none */
 };
 
 /* Scales and zero points of a column, one for each row. */
@@ -89,15 +97,13 @@ struct code_column {
  * itself. w: numbers; q: quantized numbers; d = w - (q - zero_point) * scale as float: all of `columns` columns of
  * `rows` rows, a multiple of 16, `stride` apart. g: D H of these columns, as far apart. h: H of the block, rows
  * h_stride apart. With an operation of double for each of these, a column with h[k][k] > 0 makes x = float(((w - d) +
- * g[k] * (1 / h[k][k])) / scale + zero_point), limited, rounded to the grid e = float(w - (x - zero_point) * scale)
- *   step = e - d;  rise = step * (2 * g[k] + h[k][k] * step)
- * If -rise > 2 * |step| * (QOBS_ROUND_DOUBT * sqrt(h[k][k]) * error_bound), the row takes the step:
- *   q = x;  d = e;  change += rise;  error_bound += (|e| - |d|) * sqrt(h[k][k])
- * It is 0 for other rows and in columns without h[k][k] > 0. Then g[j] += step * h[k][j] for each later column; the
- * caller's g stays. error_bound: at least the sum of |d| * sqrt(H_jj) over all columns j of a row. Returns the number
- * of steps.
- * g is a sum of doubles, each a float sum of at most QOBS_ROUND_COLUMNS fused products. That is the doubt: each step
- * lowers d H d^T, whatever the rounding. */
+ * g[k] * (1 / h[k][k])) / scale + zero_point), limited, rounded to the grid or to the book, e = float(w - (x -
+ * zero_point) * scale) step = e - d;  rise = step * (2 * g[k] + h[k][k] * step) If -rise > 2 * |step| *
+ * (QOBS_ROUND_DOUBT * sqrt(h[k][k]) * error_bound), the row takes the step: q = x;  d = e;  change += rise; error_bound
+ * += (|e| - |d|) * sqrt(h[k][k]) It is 0 for other rows and in columns without h[k][k] > 0. Then g[j] += step * h[k][j]
+ * for each later column; the caller's g stays. error_bound: at least the sum of |d| * sqrt(H_jj) over all columns j of
+ * a row. Returns the number of steps. g is a sum of doubles, each a float sum of at most QOBS_ROUND_COLUMNS fused
+ * products. That is the doubt: each step lowers d H d^T, whatever the rounding. */
 enum { QOBS_ROUND_COLUMNS = 128 };
 #define QOBS_ROUND_DOUBT 0x1.2p-17
 #define QOBS_HESSIAN_ROUND(name)                                                                                       \

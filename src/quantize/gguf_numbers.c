@@ -21,6 +21,20 @@ static void add_plane(const struct gguf_plane *plane, const unsigned char *block
     }
 }
 
+/* The same plane from codes. */
+static void put_plane(const struct gguf_plane *plane, const unsigned char *codes, size_t n, unsigned char *block)
+{
+    const size_t each = (size_t)(8 / plane->bits), apart = plane->apart;
+    const unsigned mask = (1U << plane->bits) - 1;
+    for (size_t b = 0; b < n / each; b++) {
+        const size_t first = apart == 1 ? b * each : b / apart * apart * each + b % apart;
+        unsigned byte = 0;
+        for (size_t k = 0; k < each; k++)
+            byte |= (codes[first + k * apart] >> plane->shift & mask) << k * plane->bits;
+        block[plane->at + b] = (unsigned char)byte;
+    }
+}
+
 /* A byte is a fraction of 256 whose first digits of base 3 are the codes; see store_trits(). */
 static void trits(const unsigned char *block, unsigned char *codes)
 {
@@ -35,8 +49,7 @@ static void trits(const unsigned char *block, unsigned char *codes)
         }
 }
 
-/* The codes of a block, a byte each. */
-static void codes_of(const struct gguf_type *type, const unsigned char *block, unsigned char *codes)
+void qobs_gguf_codes(const struct gguf_type *type, const unsigned char *block, unsigned char *codes)
 {
     memset(codes, 0, type->elements);
     if (type->code == GGUF_CODE_TRITS)
@@ -45,7 +58,13 @@ static void codes_of(const struct gguf_type *type, const unsigned char *block, u
         add_plane(p, block, type->elements, codes);
 }
 
-static float number(const struct gguf_type *type, unsigned char code)
+void qobs_gguf_put_codes(const struct gguf_type *type, const unsigned char *codes, unsigned char *block)
+{
+    for (const struct gguf_plane *p = type->plane; p < type->plane + 2 && p->bits > 0; p++)
+        put_plane(p, codes, type->elements, block);
+}
+
+float qobs_gguf_number(const struct gguf_type *type, unsigned char code)
 {
     switch ((enum gguf_code)type->code) {
     case GGUF_CODE_SIGN:
@@ -76,9 +95,9 @@ void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *block,
         return;
     }
     gguf_run_scales(type, block, scale, minimum);
-    codes_of(type, block, codes);
+    qobs_gguf_codes(type, block, codes);
     for (size_t c = 0; c < (type->plane[0].bits == 8 ? 256U : type->top + 1U); c++)
-        numbers[c] = number(type, (unsigned char)c);
+        numbers[c] = qobs_gguf_number(type, (unsigned char)c);
     for (size_t r = 0, i = 0; i < type->elements; r++)
         for (const size_t end = i + type->run; i < end; i++)
             to[i] = type->minimum_at < 0 ? scale[r] * numbers[codes[i]] : scale[r] * numbers[codes[i]] - minimum[r];

@@ -11,5 +11,12 @@
 /* The numbers of a block. */
 void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *block, float *to);
 
+/* The codes of a block, a byte each, and the number of a code, which the scale of its run multiplies. */
+void qobs_gguf_codes(const struct gguf_type *type, const unsigned char *block, unsigned char *codes);
+float qobs_gguf_number(const struct gguf_type *type, unsigned char code);
+
+/* Stores codes in a block, whose scales stay; not those of trits. */
+void qobs_gguf_put_codes(const struct gguf_type *type, const unsigned char *codes, unsigned char *block);
+
 /* True if a scale or minimum of the block is infinite or NaN. */
 bool qobs_gguf_overflows(const struct gguf_type *type, const unsigned char *block);

@@ -251,22 +251,42 @@ struct round_step {
     double own, inverse, doubt, root;
 };
 
+/* A loop over numbers in which one over rows becomes vectors. */
+ALWAYS_INLINE void round_to_book(const struct code_book *book, float *restrict n)
+{
+    float nearest[ROUND_ROWS];
+    for (size_t r = 0; r < ROUND_ROWS; r++)
+        nearest[r] = book->number[0];
+    for (size_t k = 0; k + 1 < CODE_BOOK; k++)
+        for (size_t r = 0; r < ROUND_ROWS; r++)
+            nearest[r] = n[r] > book->middle[k] ? book->number[k + 1] : nearest[r];
+    memcpy(n, nearest, sizeof nearest);
+}
+
+ALWAYS_INLINE void round_to_grid(const struct code_grid *by, float *restrict n)
+{
+    const struct grid_float grid = {by->min_normal, by->shifter};
+    const float quant_min = by->quant_min, quant_max = by->quant_max;
+    for (size_t r = 0; r < ROUND_ROWS; r++) {
+        const float least = n[r] < quant_min ? quant_min : n[r];
+        n[r] = grid_round_float(grid, least > quant_max ? quant_max : least);
+    }
+}
+
 /* A column: its steps to `step`, 0 where a row takes none, and the number of steps of each row to `taken`. */
 ALWAYS_INLINE void round_column(const struct round_step *c, const float *restrict scale,
                                 const float *restrict zero_point, const float *restrict w, float *restrict q,
                                 float *restrict d, const double *restrict g, double *restrict error_bound,
                                 double *restrict change, double *restrict step, double *restrict taken)
 {
-    const struct grid_float grid = {c->grid->min_normal, c->grid->shifter};
-    const float quant_min = c->grid->quant_min, quant_max = c->grid->quant_max;
     const double own = c->own, inverse = c->inverse, doubt = c->doubt, root = c->root;
     float n[ROUND_ROWS], e[ROUND_ROWS], better[ROUND_ROWS];
     for (size_t r = 0; r < ROUND_ROWS; r++)
         n[r] = (float)((((double)w[r] - (double)d[r]) + g[r] * inverse) / (double)scale[r] + (double)zero_point[r]);
-    for (size_t r = 0; r < ROUND_ROWS; r++) {
-        const float least = n[r] < quant_min ? quant_min : n[r];
-        n[r] = grid_round_float(grid, least > quant_max ? quant_max : least);
-    }
+    if (c->grid->book)
+        round_to_book(c->grid->book, n);
+    else
+        round_to_grid(c->grid, n);
     for (size_t r = 0; r < ROUND_ROWS; r++)
         e[r] = (float)((double)w[r] - ((double)n[r] - (double)zero_point[r]) * (double)scale[r]);
     for (size_t r = 0; r < ROUND_ROWS; r++) {

@@ -38,6 +38,7 @@ struct trial {
     int32_t *bucket, most;
 
     struct code_grid grid;
+    struct code_book book;
     struct code_column column[MOST];
     float *w, *q, *d;
     size_t steps;
@@ -325,9 +326,14 @@ static float *fill_floats(struct trial *t, int arena, size_t n)
     return p;
 }
 
-/* Integers, or e2m1. */
+/* Integers, e2m1, or numbers of a book. */
 static float on_grid(const struct trial *t, double x)
 {
+    size_t k = 0;
+    while (t->grid.book && k + 1 < CODE_BOOK && x > (double)t->book.middle[k])
+        k++;
+    if (t->grid.book)
+        return t->book.number[k];
     const double limited = fmin(fmax(x, (double)t->grid.quant_min), (double)t->grid.quant_max), a = fabs(limited);
     if (!t->upper)
         return (float)rint(limited);
@@ -367,6 +373,17 @@ static size_t round_row(const struct trial *t, size_t r, double *g, float *q, fl
     return steps;
 }
 
+/* Rising numbers, fewer than there could be. */
+static void fill_book(struct trial *t)
+{
+    const size_t count = 2 + rng_below(&t->rng, CODE_BOOK - 1);
+    for (size_t k = 0; k < count; k++)
+        t->book.number[k] = (k == 0 ? -9 : t->book.number[k - 1]) + 0.1f + (float)rng_below(&t->rng, 4);
+    for (size_t k = 0; k + 1 < CODE_BOOK; k++)
+        t->book.middle[k] = k + 1 < count ? (t->book.number[k] + t->book.number[k + 1]) / 2 : INFINITY;
+    t->grid.book = &t->book;
+}
+
 static void try_round(struct trial *t)
 {
     static double g[MOST], error_bound[MOST], change[MOST];
@@ -377,8 +394,10 @@ static void try_round(struct trial *t)
     t->h_stride = t->columns + rng_below(&t->rng, 3);
     t->upper = rng_below(&t->rng, 3) == 0; /* e2m1 */
     const float half = (float)(1 << (1 + rng_below(&t->rng, 7)));
-    t->grid = t->upper ? (struct code_grid){-6, 6, 1, (uint32_t)22 << 23}
-                       : (struct code_grid){-half, half - 1, 0x1p16f, (uint32_t)(23 - 16) << 23};
+    t->grid = t->upper ? (struct code_grid){-6, 6, 1, (uint32_t)22 << 23, NULL}
+                       : (struct code_grid){-half, half - 1, 0x1p16f, (uint32_t)(23 - 16) << 23, NULL};
+    if (rng_below(&t->rng, 3) == 0)
+        fill_book(t);
     const size_t n = t->columns == 0 ? 0 : (t->columns - 1) * t->stride + t->rows;
     float *h = fill_floats(t, 0, t->columns == 0 ? 0 : (t->columns - 1) * t->h_stride + t->columns);
     for (size_t k = 0; k < t->columns; k++)
