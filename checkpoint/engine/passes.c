@@ -12,6 +12,9 @@
 /* Bytes of a slice, which with its codes fits L2. */
 enum { SLICE_BYTES = 1 << 18, MOVED_BYTES = 1 << 20, COPY_BYTES = 1 << 22 };
 
+/* Rows of a slice that are many. */
+enum { MANY_ROWS = 256 };
+
 /* Files of the model that a batch reads, and a sink may write beside them, if sets do not need more. */
 enum { MAX_SHARDS = 4 };
 
@@ -43,6 +46,7 @@ static int cut_rows(struct engine *e, struct weight_job *job, struct fail *f)
     const int64_t bytes = job->moved ? MOVED_BYTES : SLICE_BYTES;
     int64_t count = bytes / (row_bytes > 0 ? row_bytes : 1) / unit * unit;
     count = count > 0 ? count : unit;
+    count = job->wants & WANTS_MANY_ROWS && count < MANY_ROWS ? MANY_ROWS : count;
     for (int64_t first = 0; first < rows; first += count)
         RETURN_IF_NOT_OK(add_slice(e, job, first, rows - first < count ? rows - first : count, f));
     return QOBS_OK;

@@ -123,6 +123,7 @@ enum sink_wants {
     WANTS_COPY = 32,        /* copy(): the tensor as it is */
     WANTS_ROWS = 64,        /* rows(): the numbers, and nothing is made of them; of weights without a group */
     WANTS_FIRST_HALF = 128, /* searches see the first half of the recorded tokens; the sink measures with the other */
+    WANTS_MANY_ROWS = 256,  /* with WANTS_ROWS: some hundred rows at a time, which share what their matrix needs */
 };
 
 /* Functions return a status. Functions of slices are called from any thread, the others from one. Functions for what a

@@ -18,8 +18,10 @@ static int choose_types(struct gguf_call *call, struct fail *f)
 {
     const struct gguf_quantize_args *a = call->args;
     RETURN_IF_NOT_OK(gguf_scheme_find(&call->scheme, a->scheme, f));
-    const struct gguf_type_request request = {
-        .scheme = call->scheme, .patterns = a->tensor_types, .pure = a->pure, .importance = a->importance.count > 0};
+    const struct gguf_type_request request = {.scheme = call->scheme,
+                                              .patterns = a->tensor_types,
+                                              .pure = a->pure,
+                                              .importance = a->importance.count + a->states.count > 0};
     RETURN_IF_NOT_OK(gguf_open_model(&call->model, a->model, f));
     RETURN_IF_NOT_OK(gguf_choose_types(&call->choices, &call->model, &request, f));
     RETURN_IF_NOT_OK(gguf_weights_make(&call->weights, call->choices, &call->model, f));
@@ -64,9 +66,61 @@ static int open_imatrix(struct gguf_call *call, struct fail *f)
     return QOBS_OK;
 }
 
+/* Returns true if a matrix of the tensor has a state. */
+static bool has_state(const struct gguf_call *call, const struct gguf_tensor *t)
+{
+    uint64_t m = 0;
+    const uint64_t matrices = gguf_matrices(t);
+    while (m < matrices && !gguf_states_find(&call->sink.states, t->name, m))
+        m++;
+    return m < matrices;
+}
+
+static bool rounds(const struct gguf_call *call, const struct gguf_choice *c)
+{
+    return call->sink.rounds && gguf_choice_changes(c) && c->type.rounds && has_state(call, c->tensor);
+}
+
+static int read_setting(struct gguf_call *call, struct fail *f)
+{
+    for (size_t i = 0; i < call->args->settings.count; i++) {
+        const char *setting = call->args->settings.items[i];
+        call->sink.rounds = strcmp(setting, "rounding=descent") == 0;
+        if (!call->sink.rounds && strcmp(setting, "rounding=nearest") != 0)
+            return INVALID(
+                f, "setting: '%.100s' is not known for GGUF files; rounding=descent and rounding=nearest are", setting);
+    }
+    if (call->sink.rounds && call->args->states.count == 0)
+        return INVALID(f, "setting: rounding=descent needs --states DIR of libqobs.calibration(..., "
+                          "importance=\"qobs.local_hessian hessian_block_size=1048576\")");
+    return gguf_states_open(&call->sink.states, &call->args->states, f);
+}
+
+/* Tensors that get another type: with a state; that use it as importance; whose codes it rounds. */
+struct state_counts {
+    size_t known, used, rounded;
+};
+
+/* Fails if states or their rounding change nothing. */
+static int check_states(const struct gguf_call *call, const struct state_counts *n, struct fail *f)
+{
+    if (call->args->states.count == 0)
+        return QOBS_OK;
+    if (n->known == 0)
+        return INVALID(f, "states: none of %zu is of a tensor of %s; the model of calibration has another architecture",
+                       call->sink.states.saved.count, call->args->model);
+    if (call->sink.rounds && n->rounded == 0)
+        return INVALID(f, "setting: rounding=descent changes nothing: it rounds codes of other types, such as Q4_K");
+    return n->used + n->rounded > 0
+               ? QOBS_OK
+               : INVALID(f, "states: change nothing: no type of scheme %s uses importance here", call->scheme->name);
+}
+
 static int find_importance(struct gguf_call *call, struct fail *f)
 {
     size_t users = 0, found = 0;
+    struct state_counts n = {0, 0, 0};
+    RETURN_IF_NOT_OK(read_setting(call, f));
     RETURN_IF_NOT_OK(open_imatrix(call, f));
     for (size_t i = 0; i < call->model.tensor_count; i++) {
         const struct gguf_choice *c = &call->choices[i];
@@ -76,13 +130,19 @@ static int find_importance(struct gguf_call *call, struct fail *f)
         if (gguf_uses_importance(call, c)) {
             users += !gguf_name_is_embedding(c->tensor->name);
             RETURN_IF_NOT_OK(find_entry(call, c->tensor, of, f));
+            of->stated = !of->entry && has_state(call, c->tensor);
             found += of->entry != NULL;
+            n.used += of->stated;
         }
-        if (!of->entry && !call->args->dry_run && !gguf_name_is_embedding(c->tensor->name) &&
+        of->rounded = rounds(call, c);
+        n.rounded += of->rounded;
+        n.known += has_state(call, c->tensor);
+        if (!of->entry && !of->stated && !call->args->dry_run && !gguf_name_is_embedding(c->tensor->name) &&
             gguf_scheme_needs_importance(call->scheme, c->type.name))
             return INVALID(f, "importance: %s of scheme %s needs it, and '%.150s' has none", c->type.name,
                            call->scheme->name, c->tensor->name);
     }
+    RETURN_IF_NOT_OK(check_states(call, &n, f));
     if (call->imatrix_count == 0 || found > 0)
         return QOBS_OK;
     if (users == 0)
@@ -259,8 +319,9 @@ void gguf_call_release(struct gguf_call *call)
     engine_close(&call->engine);
     output_abort(&call->out);
     for (size_t i = 0; call->sink.importance && i < call->model.tensor_count; i++)
-        free(call->sink.importance[i].means);
+        gguf_importance_free(&call->sink.importance[i], gguf_matrices(call->choices[i].tensor));
     free(call->sink.importance);
+    gguf_states_close(&call->sink.states);
     free(call->sink.errors);
     free(call->header.data);
     free(call->tensors);

@@ -19,6 +19,8 @@ struct gguf_quantize_args {
     bool pure, dry_run;        /* dry_run: types and sizes alone, nothing is written */
     struct texts tensor_types; /* "PATTERN=TYPE" */
     struct texts importance;   /* imatrix files; the last one that has a tensor counts */
+    struct texts states;       /* directories of saved observers, after those: importance and Hessians */
+    struct texts settings;     /* "rounding=descent" or "rounding=nearest" */
     bool optimal;              /* blocks of less error than those of ggml, whose bytes are the default */
     bool keep_findings;        /* findings of the audit stop nothing */
     const qobs_runtime *runtime;

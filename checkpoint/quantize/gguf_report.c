@@ -9,6 +9,14 @@
 
 #include "quantize/gguf_call.h"
 
+static void add_rounding(json_object *layer, const struct gguf_error *error)
+{
+    json_object *rounding = json_put_object(layer, "rounding");
+    json_put(rounding, "error_before", json_number(error->rounding_before));
+    json_put(rounding, "error", json_number(error->rounding));
+    json_put_count(rounding, "changed", (uint64_t)error->changed);
+}
+
 static void add_tensors(json_object *layers, const struct gguf_call *call)
 {
     for (size_t i = 0; i < call->model.tensor_count; i++) {
@@ -20,7 +28,8 @@ static void add_tensors(json_object *layers, const struct gguf_call *call)
         json_put_text(layer, "name", c->tensor->name);
         json_put_text(layer, "source", c->tensor->type.name);
         json_put_text(layer, "format", c->type.name);
-        if (call->sink.importance[i].entry)
+        const struct gguf_importance *of = &call->sink.importance[i];
+        if (of->entry || of->stated)
             json_put_bool(layer, "importance", true);
         if (c->fell_back)
             json_put_bool(layer, "fell_back", true);
@@ -29,6 +38,8 @@ static void add_tensors(json_object *layers, const struct gguf_call *call)
         if (!call->args->dry_run)
             json_put(layer, "relative_error",
                      json_number(error->energy > 0 ? sqrt(error->error / error->energy) : error->energy));
+        if (of->rounded && !call->args->dry_run)
+            add_rounding(layer, error);
         json_append_printed(layers, layer, JSON_INDENTED, 2);
     }
 }
@@ -75,14 +86,52 @@ static void add_importance_warning(json_object *warnings, const struct gguf_call
         if (!gguf_choice_changes(c) || !gguf_uses_importance(call, c) || gguf_name_is_embedding(c->tensor->name))
             continue;
         users++;
-        if (call->sink.importance[i].entry)
+        if (call->sink.importance[i].entry || call->sink.importance[i].stated)
             found++;
         else
             first = first ? first : c->tensor->name;
     }
-    if (call->imatrix_count > 0 && found < users)
+    if (call->imatrix_count + call->args->states.count > 0 && found < users)
         warn(warnings,
              text_format("importance: %zu of %zu tensors have none, such as '%.200s'", users - found, users, first));
+}
+
+/* Names tensors in blocks whose codes stay those of the search. */
+static void add_rounding_warning(json_object *warnings, const struct gguf_call *call)
+{
+    size_t blocks = 0, left = 0;
+    const struct gguf_choice *first = NULL;
+    for (size_t i = 0; call->sink.rounds && i < call->model.tensor_count; i++) {
+        const struct gguf_choice *c = &call->choices[i];
+        if (!gguf_choice_changes(c) || c->type.block_elements == 1)
+            continue;
+        blocks++;
+        if (!call->sink.importance[i].rounded && left++ == 0)
+            first = c;
+    }
+    if (first)
+        warn(warnings, text_format("rounding: %zu of %zu tensors keep their nearest codes, such as '%.200s', %s", left,
+                                   blocks, first->tensor->name,
+                                   first->type.rounds ? "which has no state" : "whose type is not rounded by descent"));
+}
+
+/* Names experts without a state, in tensors whose others have one. */
+static void add_missing_warning(json_object *warnings, const struct gguf_call *call)
+{
+    size_t missing = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < call->model.tensor_count; i++) {
+        const struct gguf_tensor *t = call->choices[i].tensor;
+        const struct gguf_importance *of = &call->sink.importance[i];
+        for (uint64_t m = 0; (of->stated || of->rounded) && m < gguf_matrices(t); m++)
+            if (!gguf_states_find(&call->sink.states, t->name, m) && missing++ == 0)
+                first = t->name;
+    }
+    if (first)
+        warn(warnings,
+             text_format("states: %zu matrices have none, such as one of '%.200s': their columns count alike, "
+                         "and their codes are the nearest",
+                         missing, first));
 }
 
 static void add_requantized_warning(json_object *warnings, const struct gguf_call *call)
@@ -141,6 +190,8 @@ char *gguf_report(const struct gguf_call *call)
     add_requantized_warning(warnings, call);
     add_fallback_warning(warnings, call);
     add_importance_warning(warnings, call);
+    add_rounding_warning(warnings, call);
+    add_missing_warning(warnings, call);
     add_doubts(warnings, &call->audited.doubts);
     return findings_report(&call->audited.findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }

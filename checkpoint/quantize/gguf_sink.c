@@ -22,37 +22,67 @@ uint64_t gguf_matrices(const struct gguf_tensor *t)
 
 static int wants(struct sink *sink, const struct weight_job *job, unsigned *wanted, struct fail *f)
 {
+    const struct gguf_sink *s = (struct gguf_sink *)sink;
     (void)f;
-    *wanted = gguf_choice_changes(&((struct gguf_sink *)sink)->choices[job->index]) ? WANTS_ROWS : WANTS_COPY;
+    *wanted = !gguf_choice_changes(&s->choices[job->index]) ? WANTS_COPY
+              : s->importance[job->index].rounded           ? WANTS_ROWS | WANTS_MANY_ROWS
+                                                            : WANTS_ROWS;
     return QOBS_OK;
 }
 
 /* Reads the importance of all matrices of a tensor. */
+static int read_means(const struct gguf_sink *s, const struct gguf_tensor *t, struct gguf_importance *of,
+                      struct fail *f)
+{
+    const int64_t columns = t->shape[t->ndim - 1];
+    const uint64_t matrices = gguf_matrices(t);
+    of->means = malloc((size_t)columns * matrices * sizeof *of->means + 1);
+    if (!of->means)
+        return NO_MEMORY(f, "importance");
+    for (uint64_t m = 0; m < matrices; m++) {
+        float *const mean = of->means + m * (uint64_t)columns;
+        RETURN_IF_NOT_OK(of->entry ? imatrix_read(of->file, of->entry, m, columns, mean, f)
+                                   : gguf_states_means(gguf_states_find(&s->states, t->name, m), columns, mean, f));
+    }
+    return QOBS_OK;
+}
+
 static int begin(struct sink *sink, const struct weight_job *job, struct fail *f)
 {
     const struct gguf_sink *s = (struct gguf_sink *)sink;
     const struct gguf_tensor *t = s->choices[job->index].tensor;
     struct gguf_importance *of = &s->importance[job->index];
-    const int64_t columns = t->shape[t->ndim - 1];
     const uint64_t matrices = gguf_matrices(t);
-    if (!of->entry)
+    if (of->entry || of->stated)
+        RETURN_IF_NOT_OK(read_means(s, t, of, f));
+    if (!of->rounded)
         return QOBS_OK;
-    of->means = malloc((size_t)columns * matrices * sizeof *of->means + 1);
-    if (!of->means)
-        return NO_MEMORY(f, "importance");
+    of->hessians = calloc(matrices + 1, sizeof *of->hessians);
+    if (!of->hessians)
+        return NO_MEMORY(f, "Hessians");
     for (uint64_t m = 0; m < matrices; m++)
-        RETURN_IF_NOT_OK(imatrix_read(of->file, of->entry, m, columns, of->means + m * (uint64_t)columns, f));
+        of->hessians[m] =
+            (struct gguf_hessian){.state = gguf_states_find(&s->states, t->name, m), .left = gguf_matrix_rows(t)};
     return QOBS_OK;
+}
+
+void gguf_importance_free(struct gguf_importance *of, uint64_t matrices)
+{
+    for (uint64_t m = 0; of->hessians && m < matrices; m++)
+        free(of->hessians[m].sum);
+    free(of->hessians);
+    free(of->means);
+    of->hessians = NULL;
+    of->means = NULL;
 }
 
 static int done(struct sink *sink, struct weight_job *job, struct fail *f)
 {
     const struct gguf_sink *s = (struct gguf_sink *)sink;
-    struct gguf_importance *of = &s->importance[job->index];
+    const double *const sums = job->result.sums;
     (void)f;
-    free(of->means);
-    of->means = NULL;
-    s->errors[job->index] = (struct gguf_error){job->result.error, job->result.energy};
+    gguf_importance_free(&s->importance[job->index], gguf_matrices(s->choices[job->index].tensor));
+    s->errors[job->index] = (struct gguf_error){job->result.error, job->result.energy, sums[0], sums[1], sums[2]};
     return QOBS_OK;
 }
 
@@ -89,12 +119,16 @@ static int failure(const struct piece *p, const struct weight_job *job, const qo
     return report_failure(f, error->status, "tensor '%.150s': %.300s", job->weight->name, error->message);
 }
 
-static int quantize(const struct gguf_sink *s, const struct weight_job *job, const struct piece *p, struct fail *f)
+/* Makes blocks, with a Hessian by descent. */
+static int make_blocks(const struct gguf_sink *s, struct row_slice *slice, const struct piece *p,
+                       const qobs_tensor *hessian, int64_t tokens, struct fail *f)
 {
+    const struct weight_job *job = slice->job;
     const struct gguf_choice *c = &s->choices[job->index];
     const float *means = s->importance[job->index].means;
     const int64_t matrix = p->first / gguf_matrix_rows(c->tensor);
     qobs_error error = {0};
+    qobs_round_report report = {.struct_size = sizeof report};
     const qobs_gguf_quantize_args args = {.struct_size = sizeof args,
                                           .type = c->type.name,
                                           .dtype = p->dtype,
@@ -104,8 +138,31 @@ static int quantize(const struct gguf_sink *s, const struct weight_job *job, con
                                           .importance = means ? means + matrix * p->columns : NULL,
                                           .out = p->blocks,
                                           .out_size = p->block_bytes,
-                                          .search = s->optimal ? "optimal" : "ggml"};
-    return qobs_gguf_quantize(&args, &error) == QOBS_OK ? QOBS_OK : failure(p, job, &error, f);
+                                          .search = s->optimal ? "optimal" : "ggml",
+                                          .hessian = hessian,
+                                          .hessian_count = tokens,
+                                          .report = &report};
+    if (qobs_gguf_quantize(&args, &error) != QOBS_OK)
+        return failure(p, job, &error, f);
+    slice->sums[0] += report.error_before;
+    slice->sums[1] += report.error;
+    slice->sums[2] += (double)report.changed;
+    return QOBS_OK;
+}
+
+static int quantize(struct gguf_sink *s, struct row_slice *slice, const struct piece *p, struct fail *f)
+{
+    const struct gguf_importance *of = &s->importance[slice->job->index];
+    const struct gguf_choice *c = &s->choices[slice->job->index];
+    struct gguf_hessian *h = of->hessians ? of->hessians + p->first / gguf_matrix_rows(c->tensor) : NULL;
+    if (!h || !h->state)
+        return make_blocks(s, slice, p, NULL, 0, f);
+    RETURN_IF_NOT_OK(gguf_hessian_take(&s->states, h, p->columns, f));
+    const qobs_tensor hessian = {
+        .struct_size = sizeof hessian, .data = h->sum, .dtype = QOBS_F64, .ndim = 3, .shape = h->shape};
+    const int status = make_blocks(s, slice, p, &hessian, h->tokens, f);
+    gguf_hessian_give(&s->states, h, p->count);
+    return status;
 }
 
 static int read_numbers(const char *type, const struct piece *p, const void *blocks, size_t size, float *numbers,
@@ -150,7 +207,7 @@ static int measure(const struct gguf_sink *s, struct row_slice *slice, const str
                                       count * qobs_dtype_size(p->dtype), numbers + count, slice->job, f));
         source = numbers + count;
     }
-    struct gguf_error sums = {slice->error, slice->energy};
+    struct gguf_error sums = {.error = slice->error, .energy = slice->energy};
     qobs_error error = {0};
     if (gguf_add_error(&sums, source, numbers, (int64_t)count, &error) != QOBS_OK)
         return failure(p, slice->job, &error, f);
@@ -162,7 +219,7 @@ static int measure(const struct gguf_sink *s, struct row_slice *slice, const str
 static int rows(struct sink *sink, struct row_slice *slice, const struct rows *r, struct workspace *work,
                 struct fail *f)
 {
-    const struct gguf_sink *s = (struct gguf_sink *)sink;
+    struct gguf_sink *s = (struct gguf_sink *)sink;
     const struct gguf_choice *c = &s->choices[slice->job->index];
     const int64_t columns = r->shape[1], in_matrix = gguf_matrix_rows(c->tensor), end = slice->first + slice->count;
     const size_t row = (size_t)(columns / c->type.block_elements) * c->type.block_size;
@@ -184,7 +241,7 @@ static int rows(struct sink *sink, struct row_slice *slice, const struct rows *r
         p.value += (first - slice->first) * r->strides[0];
         p.blocks += (size_t)(first - slice->first) * row;
         p.block_bytes = (size_t)p.count * row;
-        RETURN_IF_NOT_OK(quantize(s, slice->job, &p, f));
+        RETURN_IF_NOT_OK(quantize(s, slice, &p, f));
     }
     RETURN_IF_NOT_OK(put(s, slice->job->index, (uint64_t)slice->first * row, all.blocks, all.block_bytes, f));
     return measure(s, slice, &all, work, f);

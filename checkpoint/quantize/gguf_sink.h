@@ -7,18 +7,22 @@
 #include "engine/sink.h"
 #include "files/imatrix.h"
 #include "files/output.h"
+#include "quantize/gguf_states.h"
 #include "schemes/gguf_types.h"
 
-/* The importance of one tensor. */
+/* The importance of one tensor, and the Hessians by which its codes are rounded. */
 struct gguf_importance {
     const struct imatrix *file;
     const struct imatrix_entry *entry; /* NULL: none */
+    bool stated, rounded;              /* importance, or its Hessians, are those of states */
     float *means;                      /* of all its matrices, while it is in work */
+    struct gguf_hessian *hessians;     /* the same */
 };
 
-/* The relative error of one tensor. */
+/* The relative error of one tensor, and d H d^T before and after its codes were rounded. */
 struct gguf_error {
     double error, energy; /* sums of squares */
+    double rounding_before, rounding, changed;
 };
 
 struct gguf_sink {
@@ -30,10 +34,15 @@ struct gguf_sink {
     const struct output *out;
     uint64_t data_start; /* of the output */
     bool optimal;        /* the search of blocks; else ggml's */
+    bool rounds;         /* codes by descent */
+    struct gguf_states states;
 };
 
 /* Adds (x - y)^2 and x^2 of all elements. */
 int gguf_add_error(struct gguf_error *sums, const float *x, const float *y, int64_t count, qobs_error *error);
+
+/* Frees what a tensor in work has. */
+void gguf_importance_free(struct gguf_importance *of, uint64_t matrices);
 
 void gguf_sink_open(struct gguf_sink *s);
 

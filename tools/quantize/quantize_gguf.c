@@ -92,6 +92,8 @@ static int check_report(const struct gguf_quantize_args *args, const struct tabl
     RETURN_IF_NOT_OK(check_output_apart(&report, args->model, false));
     for (size_t i = 0; i < args->importance.count; i++)
         RETURN_IF_NOT_OK(check_output_apart(&report, args->importance.items[i], false));
+    for (size_t i = 0; i < args->states.count; i++)
+        RETURN_IF_NOT_OK(check_output_apart(&report, args->states.items[i], true));
     return EXIT_OK;
 }
 
@@ -115,7 +117,7 @@ int quantize_gguf(struct gguf_quantize_args *args, struct table_run *run)
         if (status == QOBS_ERROR_FINDINGS)
             quantize_print_findings(text);
         give_error(&error, status, &f);
-        return print_member_error(&words, "scheme tensor-type importance search", &error);
+        return print_member_error(&words, "scheme tensor-type importance states setting search", &error);
     }
     if (!run->started) /* nothing was in work, so that nothing is checked yet */
         RETURN_IF_NOT_OK(table_run_check(run));
