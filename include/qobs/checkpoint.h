@@ -22,7 +22,7 @@ extern "C" {
 /** Progress of a function on a whole checkpoint. */
 typedef struct qobs_progress {
     size_t struct_size;   /**< sizeof(qobs_progress) */
-    const char *stage;    /**< "quantize" or "plan" */
+    const char *stage;    /**< "quantize" or "plan"; "fetch" while a file of the name in `layer` is fetched */
     uint64_t bytes_done;  /**< bytes of the input that are done */
     uint64_t bytes_total; /**< bytes of the input */
     /** The module in work, or done last: "model.layers.0.mlp.down_proj"; valid during the call. NULL: none yet. */

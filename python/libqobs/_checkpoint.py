@@ -33,9 +33,10 @@ _Report = c.CALLBACKS["progress"]
 
 
 class Progress(NamedTuple):
-    """Progress of a run. stage: "quantize" or "plan"; bytes of the input; layer: the module in work, or done last, None
-    before the first one; share: of the work that is done, 0 to 1, never less than before; searches: scales or codes are
-    searched, and share counts such layers for more than their bytes."""
+    """Progress of a run. stage: "quantize" or "plan", or "fetch" while the file of the name in layer is fetched; bytes of
+    the input; layer: the module in work, or done last, None before the first one; share: of the work that is done, 0 to
+    1, never less than before; searches: scales or codes are searched, and share counts such layers for more than their
+    bytes."""
 
     stage: str
     bytes_done: int
