@@ -320,8 +320,9 @@ static void dequantize_groups(void *argument, int64_t part, int64_t from, int64_
     const struct gguf_type *const type = d->m.type;
     const int64_t end = to * GROUP < d->m.rows ? to * GROUP : d->m.rows, each = d->m.columns / type->elements;
     (void)part;
-    for (int64_t b = from * GROUP * each; b < end * each; b++)
-        qobs_gguf_numbers(type, d->blocks + (size_t)b * type->bytes, d->out + b * type->elements);
+    const size_t first = (size_t)(from * GROUP * each);
+    qobs_gguf_numbers(type, d->blocks + first * type->bytes, (size_t)(end * each) - first,
+                      d->out + first * type->elements);
 }
 
 int qobs_gguf_dequantize(const qobs_gguf_dequantize_args *args, qobs_error *error)

@@ -7,18 +7,19 @@
 
 #include "number/gguf_scales.h"
 
-/* Bits of codes that lie side by side in bytes; see struct gguf_plane. */
-static void add_plane(const struct gguf_plane *plane, const unsigned char *block, size_t n, unsigned char *codes)
+/* Bits of codes that lie side by side in bytes; see struct gguf_plane. Compilers make vectors of the inner loop. */
+static void add_plane(const struct gguf_plane *plane, const unsigned char *restrict block, size_t n,
+                      unsigned char *restrict codes)
 {
     const size_t each = (size_t)(8 / plane->bits), apart = plane->apart;
-    const unsigned mask = (1U << plane->bits) - 1;
-    for (size_t b = 0; b < n / each; b++) {
-        const size_t first = apart == 1 ? b * each : b / apart * apart * each + b % apart;
-        for (size_t k = 0; k < each; k++) {
-            unsigned char *const code = codes + first + k * apart;
-            *code = (unsigned char)(*code | (block[plane->at + b] >> k * plane->bits & mask) << plane->shift);
+    const unsigned mask = (1U << plane->bits) - 1, shift = plane->shift;
+    const unsigned char *restrict from = block + plane->at;
+    for (size_t g = 0; g < n; g += apart * each, from += apart)
+        for (size_t k = 0; k < each; k++, codes += apart) {
+            const unsigned down = (unsigned)k * plane->bits;
+            for (size_t i = 0; i < apart; i++)
+                codes[i] = (unsigned char)(codes[i] | (from[i] >> down & mask) << shift);
         }
-    }
 }
 
 /* The same plane from codes. */
@@ -78,29 +79,59 @@ float qobs_gguf_number(const struct gguf_type *type, unsigned char code)
     }
 }
 
-static float copied(const struct gguf_type *type, const unsigned char *block)
+static void copied(const struct gguf_type *type, const unsigned char *restrict from, size_t n, float *restrict to)
 {
-    const uint16_t low = gguf_load16(block);
     if (type->code == GGUF_CODE_F32)
-        return float_of_bits(low | (uint32_t)gguf_load16(block + 2) << 16);
-    return type->code == GGUF_CODE_BF16 ? float_of_bf16(low) : float_of_f16(low);
+        for (size_t i = 0; i < n; i++)
+            to[i] = float_of_bits(gguf_load16(from + 4 * i) | (uint32_t)gguf_load16(from + 4 * i + 2) << 16);
+    else if (type->code == GGUF_CODE_BF16)
+        for (size_t i = 0; i < n; i++)
+            to[i] = float_of_bf16(gguf_load16(from + 2 * i));
+    else
+        for (size_t i = 0; i < n; i++)
+            to[i] = float_of_f16(gguf_load16(from + 2 * i));
 }
 
-void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *block, float *to)
+/* The numbers of a run without what is subtracted: integers are converted, others looked up. */
+static void run_numbers(const struct gguf_type *type, const float *numbers, const unsigned char *restrict codes,
+                        float scale, float *restrict to)
 {
-    float scale[GGUF_MOST_RUNS], minimum[GGUF_MOST_RUNS], numbers[256];
+    const size_t n = type->run;
+    const bool integers = type->code != GGUF_CODE_SIGN && type->code != GGUF_CODE_CODEBOOK &&
+                          type->code != GGUF_CODE_E2M1 && type->plane[0].bits != 8;
+    const int low = type->low;
+    if (integers)
+        for (size_t i = 0; i < n; i++)
+            to[i] = scale * (float)(codes[i] - low);
+    else
+        for (size_t i = 0; i < n; i++)
+            to[i] = scale * numbers[codes[i]];
+}
+
+static void block_numbers(const struct gguf_type *type, const float *numbers, const unsigned char *block, float *to)
+{
+    float scale[GGUF_MOST_RUNS], minimum[GGUF_MOST_RUNS];
     unsigned char codes[GGUF_MOST_ELEMENTS];
-    if (type->elements == 1) {
-        *to = copied(type, block);
-        return;
-    }
     gguf_run_scales(type, block, scale, minimum);
     qobs_gguf_codes(type, block, codes);
+    for (size_t r = 0, i = 0; i < type->elements; r++, i += type->run) {
+        run_numbers(type, numbers, codes + i, scale[r], to + i);
+        for (size_t k = i; type->minimum_at >= 0 && k < i + type->run; k++)
+            to[k] -= minimum[r];
+    }
+}
+
+void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *blocks, size_t n, float *to)
+{
+    float numbers[256];
+    if (type->elements == 1) {
+        copied(type, blocks, n, to);
+        return;
+    }
     for (size_t c = 0; c < (type->plane[0].bits == 8 ? 256U : type->top + 1U); c++)
         numbers[c] = qobs_gguf_number(type, (unsigned char)c);
-    for (size_t r = 0, i = 0; i < type->elements; r++)
-        for (const size_t end = i + type->run; i < end; i++)
-            to[i] = type->minimum_at < 0 ? scale[r] * numbers[codes[i]] : scale[r] * numbers[codes[i]] - minimum[r];
+    for (size_t b = 0; b < n; b++)
+        block_numbers(type, numbers, blocks + b * type->bytes, to + b * type->elements);
 }
 
 bool qobs_gguf_overflows(const struct gguf_type *type, const unsigned char *block)

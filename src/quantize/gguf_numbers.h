@@ -8,8 +8,8 @@
 
 #include "number/gguf_type.h"
 
-/* The numbers of a block. */
-void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *block, float *to);
+/* The numbers of n blocks. */
+void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *blocks, size_t n, float *to);
 
 /* The codes of a block, a byte each, and the number of a code, which the scale of its run multiplies. */
 void qobs_gguf_codes(const struct gguf_type *type, const unsigned char *block, unsigned char *codes);
