@@ -106,6 +106,20 @@ static struct word_stream zero_point_stream(const struct source_codes *c, int64_
                                 .places = words ? words->places : NULL};
 }
 
+/* Reads whole words of eight codes, and returns how many codes that were. */
+static int64_t read_eights(const struct word_stream *s, int64_t row, int64_t count, int offset, int16_t *out)
+{
+    static const unsigned char in_order[PLACES] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const unsigned char *places = s->places ? s->places : in_order;
+    const int64_t whole = s->bits * PLACES == WORD_BITS && row % PLACES == 0 ? count / PLACES * PLACES : 0;
+    for (int64_t r = 0; r < whole; r += PLACES) {
+        const uint32_t word = word_at(s->data, s->first + (row + r) / PLACES * s->step);
+        for (int i = 0; i < PLACES; i++)
+            out[r + i] = (int16_t)((int)(word >> 4 * places[i] & 15) + offset);
+    }
+    return whole;
+}
+
 void source_zero_points(const struct source_codes *c, int64_t row, int64_t count, int64_t group, int16_t *zero_points)
 {
     const struct st_tensor *z = c->zero_points;
@@ -117,6 +131,6 @@ void source_zero_points(const struct source_codes *c, int64_t row, int64_t count
     }
     const struct word_stream s = zero_point_stream(c, group);
     const int offset = (c->format->words ? c->format->words->zero_offset : 0) - (1 << (c->bits - 1));
-    for (int64_t r = 0; r < count; r++)
+    for (int64_t r = read_eights(&s, row, count, offset, zero_points); r < count; r++)
         zero_points[r] = (int16_t)((int)code_of(&s, row + r) + offset);
 }

@@ -133,6 +133,49 @@ static int refuse_zero_point(const struct weight_job *job, struct fail *f)
                    job->weight->name, row_of(job)->read.title);
 }
 
+/* Zero points of the rows of a slice in one group as codes: element r * step of `zero_points`, NULL for none. */
+struct zero_codes {
+    const signed char *zero_points;
+    int64_t step;
+    int offset; /* of a code */
+};
+
+/* Returns the code of row r; below 0: words do not store it. */
+static int zero_code(const struct zero_codes *z, int64_t r)
+{
+    return (z->zero_points ? z->zero_points[r * z->step] : 0) + z->offset;
+}
+
+/* Returns the word of eight codes of 4 bits; sets *lowest below 0 if one of them is. */
+static uint32_t word_of_eight(const struct zero_codes *z, int64_t r, const unsigned char *places, int *lowest)
+{
+    uint32_t word = 0;
+    for (int i = 0; i < PLACES; i++) {
+        const int code = zero_code(z, r + i);
+        *lowest |= code;
+        word |= ((uint32_t)code & 15) << 4 * (places ? places[i] : i);
+    }
+    return word;
+}
+
+/* Writes the zero points of a group. Returns a number below 0 if words do not store one of them. */
+static int put_zero_codes(unsigned char *stream, const struct row_slice *s, const struct zero_codes *z,
+                          const unsigned char *places)
+{
+    const int bits = job_args(s->job)->num_bits;
+    const int64_t whole = bits * PLACES == WORD_BITS && s->first % PLACES == 0 ? s->count / PLACES * PLACES : 0;
+    int lowest = 0;
+    for (int64_t r = 0; r < whole; r += PLACES)
+        put_word(stream, (s->first + r) / PLACES, word_of_eight(z, r, places, &lowest));
+    for (int64_t r = whole; r < s->count && lowest >= 0; r++) {
+        const int64_t row = s->first + r;
+        lowest |= zero_code(z, r);
+        add_code(stream, places ? row / PLACES * PLACES + places[row % PLACES] : row, bits,
+                 (uint32_t)zero_code(z, r) & ((1u << bits) - 1));
+    }
+    return lowest;
+}
+
 static int put_zero_points(struct word_buffers *b, const struct row_slice *s, const struct slice_qparams *q,
                            struct fail *f)
 {
@@ -142,16 +185,10 @@ static int put_zero_points(struct word_buffers *b, const struct row_slice *s, co
     const int64_t rows = s->job->weight->shape[0], groups = q->count / s->count;
     for (int64_t g = 0; g < groups; g++) {
         unsigned char *stream = b->parts[PART_ZERO_POINT] + g * rows * bits / WORD_BITS * WORD_BYTES;
-        for (int64_t r = 0; r < s->count; r++) {
-            const size_t i = (size_t)(r * groups + g);
-            const int zero_point = q->has_zero_point ? zero_points[i] : 0;
-            const int code = zero_point + (1 << (bits - 1)) - layout->zero_offset;
-            const int64_t row = s->first + r;
-            if (code < 0)
-                return refuse_zero_point(s->job, f);
-            add_code(stream, layout->places ? row / PLACES * PLACES + layout->places[row % PLACES] : row, bits,
-                     (uint32_t)code);
-        }
+        const struct zero_codes z = {q->has_zero_point ? zero_points + g : NULL, groups,
+                                     (1 << (bits - 1)) - layout->zero_offset};
+        if (put_zero_codes(stream, s, &z, layout->places) < 0)
+            return refuse_zero_point(s->job, f);
     }
     return QOBS_OK;
 }
