@@ -70,7 +70,8 @@ def corrected(directory, passes, threads, _model, folder, calibration, _layers, 
     output = os.path.join(folder, "corrected")
     shutil.rmtree(output, ignore_errors=True)
     _, scheme, bits, settings = form
-    settings = dict(word.split("=") for word in settings) | {"rounding_passes": passes}
+    settings = dict(word.split("=") for word in settings)
+    settings |= {"rounding_passes": passes} if bits is not None else {}
     batches = [{"input_ids": part} for part in calibration.split(max(1, 512 // calibration.shape[1]))]
     qobs.set_threads(threads)
     settings |= {"group_size": group} if bits else {}
