@@ -570,7 +570,7 @@ def test_dialect_refusals():
             ("a scheme without zero points", m.awq(), AWQ, "convert", ("--scheme", "W4A16", "--set", "group_size=32"),
              (MODULE, "AWQ", "does not hold")),
             ("an order", m.gptq(groups=groups), {**GPTQ, "desc_act": True}, "convert", ("--dialect", "awq"),
-             (MODULE, "g_idx", "desc_act"))):
+             (MODULE, "g_idx", "desc_act", "vLLM 0.32", "actorder group"))):
         make("in", tensors, **({"quantization_config": config} if config else {}))
         shutil.rmtree("out", ignore_errors=True)
         refused(what, cli.run(command, "in", "-o", "out", *options), 2, *words)

@@ -19,8 +19,9 @@ static int refuse(const struct weight *w, struct fail *f)
     const struct source_codes *c = &w->source_codes;
     if (c->group_index)
         return INVALID(f,
-                       "%.300s: %s puts its columns into groups out of order (desc_act), which no scheme of the output "
-                       "has; quantize with a --scheme quantizes their numbers anew",
+                       "%.300s: %s puts its columns into groups out of order (desc_act), which vLLM 0.32 and "
+                       "compressed-tensors 0.20 no longer load (actorder group); quantize with a --scheme quantizes "
+                       "their numbers anew",
                        w->name, c->group_index->name);
     return INVALID(
         f,
