@@ -47,6 +47,9 @@ def make_dialects():
         recorded = ["--activations", "acts"] if scheme == "FP8" else []
         cli.fine(name, "quantize", "in", "--scheme", scheme, "-o", name, "--quiet", "--keep-findings", *words, *group,
                  *recorded)
+    for name in ("gptq", "gptq-v2"):  # as GPTQModel 7 has it
+        config = json.loads(read(f"{name}/config.json"))["quantization_config"]
+        configure(name, {**config, "format": config["checkpoint_format"], "method": "gptq"})
     configure("quark-fp8", quark("fp8_e4m3", "per_tensor", None, False))
     configure("quark-mxfp4", quark("fp4", "per_group", 32, True))
     store("quark-mxfp4", {n.replace("weight_packed", "weight"): t

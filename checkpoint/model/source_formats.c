@@ -412,25 +412,27 @@ static const struct {
                {"gptq", "checkpoint_format", "gptq gptq_v2", true},
                {"auto-round", "packing_format", "auto_round:auto_gptq auto_round:auto_awq", false}};
 
-static int check_format(const char *where, const json_object *object, struct fail *f)
+/* own: formats of the method, which GPTQModel 7 writes to this member, too; NULL: none. */
+static int check_format(const char *where, const json_object *object, const char *own, struct fail *f)
 {
     const json_object *format = json_get(object, "format");
-    if (!json_is_string(format) || quant_format_is_joint(json_text(format)) || quant_format_find(json_text(format)))
+    if (!json_is_string(format) || (own && is_one_of(json_text(format), own)) ||
+        quant_format_is_joint(json_text(format)) || quant_format_find(json_text(format)))
         return QOBS_OK;
     return INVALID(f, "%s: the format '%.60s' cannot be quantized again; known are %s", where, json_text(format),
                    FORMAT_WORDS(NULL));
 }
 
 /* Sparse weights, and weights that a transform has rotated, are more than codes and scales. */
-static int check_compressed_tensors(const char *where, const json_object *quantization, struct fail *f)
+static int check_compressed_tensors(const char *where, const json_object *quantization, const char *own, struct fail *f)
 {
     const json_object *groups = json_get(quantization, "config_groups");
     const json_object *sparsity = json_get(quantization, "sparsity_config");
     const json_object *transform = json_get(quantization, "transform_config");
     const json_object *transforms = json_get(transform, "config_groups");
-    RETURN_IF_NOT_OK(check_format(where, quantization, f));
-    RETURN_IF_NOT_OK(check_format(where, sparsity, f));
-    json_each(group, groups) RETURN_IF_NOT_OK(check_format(where, group.value, f));
+    RETURN_IF_NOT_OK(check_format(where, quantization, own, f));
+    RETURN_IF_NOT_OK(check_format(where, sparsity, NULL, f));
+    json_each(group, groups) RETURN_IF_NOT_OK(check_format(where, group.value, NULL, f));
     if (json_count(transforms) > 0)
         return INVALID(f, "%s: has a transform_config; transformed weights cannot be quantized again", where);
     return QOBS_OK;
@@ -464,7 +466,7 @@ static int check_config(const struct model *m, const struct model_config *config
             !(json_is_string(value) && is_one_of(json_text(value), methods[i].values)))
             return INVALID(f, "%s: %s of %s is %s; %s can be quantized again", where, methods[i].member, name,
                            JSON_WORDS(value), methods[i].values);
-        return check_compressed_tensors(where, quantization, f);
+        return check_compressed_tensors(where, quantization, methods[i].values, f);
     }
     return INVALID(f, "%s: quant_method is %s; %s can be quantized again", where, JSON_WORDS(method), known);
 }
