@@ -123,10 +123,10 @@ static int64_t read_eights(const struct word_stream *s, int64_t row, int64_t cou
 void source_zero_points(const struct source_codes *c, int64_t row, int64_t count, int64_t group, int16_t *zero_points)
 {
     const struct st_tensor *z = c->zero_points;
-    const signed char *elements = z->data;
+    const unsigned char *elements = z->data;
     if (z->dtype == FILE_I8) {
         for (int64_t r = 0; r < count; r++)
-            zero_points[r] = elements[(row + r) * c->scale_columns + group];
+            zero_points[r] = (int16_t)((elements[(row + r) * c->scale_columns + group] ^ 128) - 128);
         return;
     }
     const struct word_stream s = zero_point_stream(c, group);

@@ -242,7 +242,7 @@ static int open_descent(const qobs_gguf_quantize_args *a, const struct block_mat
     return qobs_open_hessian(&b->common, a->hessian, a->hessian_count, m->columns, 0, h, error);
 }
 
-static int descend(const qobs_gguf_quantize_args *a, const struct runtime *runtime, struct block_descent *b,
+static int descend(const qobs_gguf_quantize_args *a, const struct runtime *runtime, const struct block_descent *opened,
                    qobs_error *error)
 {
     const int64_t size = (int64_t)qobs_dtype_size(a->dtype);
@@ -254,12 +254,13 @@ static int descend(const qobs_gguf_quantize_args *a, const struct runtime *runti
                                .elements = a->rows * a->columns};
     struct code_descent_result result;
     qobs_round_report report;
-    b->value = &value;
-    b->blocks = a->out;
-    b->common.runtime = runtime;
-    b->common.kernels = qobs_kernels_active();
+    struct block_descent b = *opened;
+    b.value = &value;
+    b.blocks = a->out;
+    b.common.runtime = runtime;
+    b.common.kernels = qobs_kernels_active();
     const fp_mode mode = fp_enter();
-    const int status = qobs_descend_blocks(b, &result, error);
+    const int status = qobs_descend_blocks(&b, &result, error);
     fp_leave(mode);
     if (status != QOBS_OK)
         return status;
