@@ -17,6 +17,7 @@
 #include "check/upper_halves.h"
 #include "codes.h"
 #include "number/multiply_add.h"
+#include "number/q8_block.h"
 #include "qobs/format.h"
 #include "repeats.h"
 
@@ -622,6 +623,105 @@ static void test_products(void **state)
         }
 }
 
+/* ---- Blocks of ggml's activations -------------------------------------------------------------------------------- */
+
+enum { MOST_BLOCKS = 35, PEAKS_BEHIND = 15 };
+
+static bool is_arm(enum q8_block block) { return block == Q8_0_ARM || block == Q8_K_ARM; }
+
+/* The integer nearest to x * factor, ties to even: of the exact product, or of the product in float. */
+static int slow_q8_code(bool exact, float x, float factor)
+{
+    const double product = (double)x * (double)factor;
+    return (int)nearbyint(exact ? product : (double)(float)product);
+}
+
+/* An infinite factor: codes are the low bytes of the integers that instructions make of infinity and NaN. */
+static unsigned char extreme_q8_code(bool arm, float x, bool zero)
+{
+    return zero ? 0 : !arm ? 0x80 : x > 0 ? 0xff : 0;
+}
+
+static void slow_q8_0(bool arm, const float *x, float largest, unsigned char *out)
+{
+    const float scale = largest / 127, factor = arm ? 1 / scale : 127 / largest;
+    const uint16_t bits = f16_of_float(scale);
+    memcpy(out, &bits, sizeof bits);
+    for (size_t j = 0; j < Q8_0_ELEMENTS; j++)
+        out[Q8_0_CODES + j] = isinf(factor) ? extreme_q8_code(arm, x[j], (arm ? scale : largest) == 0)
+                                            : (unsigned char)slow_q8_code(false, x[j], factor);
+}
+
+static void slow_q8_k(bool arm, const float *x, float peak, unsigned char *out)
+{
+    const float factor = -127 / peak, scale = peak == 0 ? 0 : 1 / factor;
+    int16_t sums[Q8_K_ELEMENTS / 16] = {0};
+    memset(out, 0, Q8_K_BYTES);
+    memcpy(out, &scale, sizeof scale);
+    for (size_t j = 0; j < Q8_K_ELEMENTS && !isinf(factor); j++) {
+        const int code = slow_q8_code(arm, x[j], factor);
+        out[Q8_K_CODES + j] = (unsigned char)code;
+        sums[j / 16] = (int16_t)(sums[j / 16] + code);
+    }
+    memcpy(out + Q8_K_SUMS, sums, sizeof sums);
+}
+
+/* Finite elements: zeros, small, common and large ones. Returns the peak of the block. */
+static double make_q8_block(enum q8_block block, qobs_dtype dtype, unsigned char *x, int64_t first, float *number)
+{
+    const double most = dtype == QOBS_F16 ? 65504 : 0x1p120;
+    const unsigned kind = random_bits() % 8;
+    const double size = kind == 0 ? 0 : kind == 1 ? most : kind == 2 ? 0x1p-130 : exp2(uniform(-20, 10));
+    double peak = 0;
+    for (int64_t j = 0; j < q8_elements(block); j++) {
+        put(dtype, x, first + j, random_bits() % 8 ? uniform(-1, 1) * size : 0);
+        const double v = get(dtype, x, first + j);
+        number[j] = (float)v;
+        peak = fabs(v) > fabs(peak) ? v : peak;
+    }
+    return is_q8_k(block) ? peak : fabs(peak);
+}
+
+static void check_blocks(enum q8_block block, qobs_dtype dtype, size_t count)
+{
+    static unsigned char x[MOST_BLOCKS * Q8_K_ELEMENTS * sizeof(float)];
+    static unsigned char out[(MOST_BLOCKS + 1) * Q8_K_BYTES], expected[sizeof out];
+    unsigned char peaks[(MOST_BLOCKS + PEAKS_BEHIND) * sizeof(float)];
+    enum kernel_dtype index;
+    qobs_kernel_dtype_of(dtype, &index);
+    memset(peaks, 0xff, sizeof peaks); /* NaN in those that are not used */
+    memset(expected, 0x5a, sizeof expected);
+    for (size_t b = 0; b < count; b++) {
+        float number[Q8_K_ELEMENTS];
+        const double peak = make_q8_block(block, dtype, x, (int64_t)b * q8_elements(block), number);
+        put(dtype, peaks, (int64_t)b, peak);
+        (is_q8_k(block) ? slow_q8_k : slow_q8_0)(is_arm(block), number, (float)peak,
+                                                 expected + b * (size_t)q8_bytes(block));
+    }
+    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+        const struct kernel_table *table = qobs_kernel_tables[t];
+        if (!table->usable())
+            continue;
+        memset(out, 0x5a, sizeof out);
+        CALL(table, q8_blocks[index])(block, x, count, peaks, out);
+        check_upper_halves(table->isa, "q8_blocks");
+        for (size_t i = 0; i < sizeof out; i++)
+            if (out[i] != expected[i])
+                fail_msg("%s %s, kind %d, %zu blocks: byte %zu is %#x, expected %#x", table->isa,
+                         qobs_dtype_name(dtype), (int)block, count, i, out[i], expected[i]);
+    }
+}
+
+static void test_blocks(void **state)
+{
+    static const enum q8_block kinds[] = {Q8_0_X86, Q8_0_ARM, Q8_K_X86, Q8_K_ARM};
+    (void)state;
+    for (size_t d = 0; d < 3; d++) /* not F64 */
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            for (size_t count = 0; count <= MOST_BLOCKS; count++)
+                check_blocks(kinds[k], dtypes[d], count);
+}
+
 /* Comes last. */
 static void test_every_slot(void **state)
 {
@@ -643,6 +743,7 @@ int main(void)
         cmocka_unit_test(test_near_ties),      cmocka_unit_test(test_short_runs),
         cmocka_unit_test(test_bounded),        cmocka_unit_test(test_pack_pairs),
         cmocka_unit_test(test_pairs),          cmocka_unit_test(test_products),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_every_slot),
     };
     return cmocka_run_group_tests_name("kernels of codes", tests, NULL, NULL) != 0;
