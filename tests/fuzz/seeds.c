@@ -151,10 +151,11 @@ static void states(const qobs_config *config, const char *preset, const char *su
     qobs_observer *o;
     qobs_error error;
     char with_data[64];
-    static float data[4 * 8];
-    const int64_t shape[] = {4, 8};
+    static float data[256];
+    const bool in_blocks = strncmp(preset, "ggml.", 5) == 0; /* the largest has 256 elements */
+    const int64_t shape[] = {in_blocks ? 1 : 4, in_blocks ? 256 : 8};
     const qobs_tensor value = {.struct_size = sizeof value, .data = data, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 256; i++)
         data[i] = (float)((i * 7) % 13 - 6) / 4;
     check(qobs_observer_create(&o, config, NULL, &error), &error);
     write_state(o, preset, suffix);
@@ -198,6 +199,8 @@ static void settings(void)
             if (strstr(preset, "PerBlockMX"))
                 set_if_known(config, "scale_format", "e8m0");
         }
+        if (strcmp(preset, "vllm.per_token_group_quant_fp8") == 0)
+            set_if_known(config, "group_size", "4");
         if (strcmp(preset, "torch.FixedQParamsObserver") == 0) {
             set_if_known(config, "scale", "0.5");
             set_if_known(config, "zero_point", "3");
