@@ -224,6 +224,47 @@ static void print_casts(const json_object *layers)
                found[i].blocks);
 }
 
+/* The first line: layers, seconds, sizes, speed. */
+static void print_sizes(const json_object *json, double seconds)
+{
+    const bool part = json_has(json, "part");
+    const double before = json_number_of(json, "bytes_before", 0), after = json_number_of(json, "bytes_after", 0);
+    if (part)
+        printf("part %.0f of %.0f: ", json_number_of(json, "part", 0), json_number_of(json, "parts", 0));
+    printf("%zu layers", json_count(json_get(json, "layers")));
+    if (seconds > 0)
+        printf(" quantized in %.1f s", seconds);
+    if (!part)
+        printf(": %.1f MB became %.1f MB (%.1f %%)", before * 1e-6, after * 1e-6,
+               before > 0 ? 100 * after / before : 0);
+    if (seconds > 0 && !part && before * 1e-6 >= seconds) /* a search is bound by arithmetic, not by bytes */
+        printf(", %.0f MB/s", before * 1e-6 / seconds);
+    putchar('\n');
+}
+
+/* The tables, and what their numbers are. Returns the exit status. */
+static int print_results(const json_object *json, bool all_layers)
+{
+    const json_object *layers = json_get(json, "layers");
+    json_each(item, json_get(json, "dequantized"))
+        printf("dequantized first, %s: %.0f\n", item.key, json_object_get_double(item.value));
+    print_casts(layers);
+    print_left_out(json_get(json, "left_out"));
+    print_knowledge(json_get(json, "knowledge"));
+    print_runtimes(json_get(json, "runtimes"), json_text_of(json_get(json, "knowledge"), "transformers"));
+    const int code = print_layers(layers, all_layers);
+    explain_error_of_weights();
+    if (json_count(json_get(json, "dequantized")) > 0)
+        printf("weights: those of the input, dequantized; its own error comes on top\n");
+    if (json_has(json_at(layers, 0), "search"))
+        printf("searched: change of the error that the observer makes small, from the scales of\n"
+               "the range to those found; no measure of the model's quality\n");
+    if (json_has(json_at(layers, 0), "rounding"))
+        printf("rounded: change of the error of the outputs, from the nearest codes to those of\n"
+               "descent, which makes that of the weights larger\n");
+    return code;
+}
+
 int quantize_summary(const char *report, double seconds, const struct summary_options *options)
 {
     OWNED_JSON json_object *json = NULL;
@@ -248,34 +289,8 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
         warn_of_nothing(json_get(json, "left_out"), used);
     int code = EXIT_OK;
     if (!options->quiet) {
-        const double before = json_number_of(json, "bytes_before", 0), after = json_number_of(json, "bytes_after", 0);
-        if (part)
-            printf("part %.0f of %.0f: ", json_number_of(json, "part", 0), json_number_of(json, "parts", 0));
-        printf("%zu layers", json_count(layers));
-        if (seconds > 0)
-            printf(" quantized in %.1f s", seconds);
-        if (!part)
-            printf(": %.1f MB became %.1f MB (%.1f %%)", before * 1e-6, after * 1e-6,
-                   before > 0 ? 100 * after / before : 0);
-        if (seconds > 0 && !part && before * 1e-6 >= seconds) /* a search is bound by arithmetic, not by bytes */
-            printf(", %.0f MB/s", before * 1e-6 / seconds);
-        putchar('\n');
-        json_each(item, json_get(json, "dequantized"))
-            printf("dequantized first, %s: %.0f\n", item.key, json_object_get_double(item.value));
-        print_casts(layers);
-        print_left_out(json_get(json, "left_out"));
-        print_knowledge(json_get(json, "knowledge"));
-        print_runtimes(json_get(json, "runtimes"), json_text_of(json_get(json, "knowledge"), "transformers"));
-        code = print_layers(layers, options->all_layers);
-        explain_error_of_weights();
-        if (json_count(json_get(json, "dequantized")) > 0)
-            printf("weights: those of the input, dequantized; its own error comes on top\n");
-        if (json_has(json_at(layers, 0), "search"))
-            printf("searched: change of the error that the observer makes small, from the scales of\n"
-                   "the range to those found; no measure of the model's quality\n");
-        if (json_has(json_at(layers, 0), "rounding"))
-            printf("rounded: change of the error of the outputs, from the nearest codes to those of\n"
-                   "descent, which makes that of the weights larger\n");
+        print_sizes(json, seconds);
+        code = print_results(json, options->all_layers);
     }
     return code == EXIT_OK && incomplete ? EXIT_INCOMPLETE : code;
 }
