@@ -318,7 +318,7 @@ DEEP_INLINE void signed_aim(int low, struct signed_search *s)
 DEEP_INLINE void signed_take(int vectors, struct signed_search *s)
 {
     const f32v zero = f32v_splat(0);
-    f32v best[VECTORS], scale[VECTORS], inverse[VECTORS];
+    f32v best[VECTORS] = {zero}, scale[VECTORS] = {zero}, inverse[VECTORS] = {zero}; /* builds for size ask for it */
     EACH_LANES(v, vectors)
     {
         inverse[v] = s[v].inverse[FIRST];
@@ -420,17 +420,20 @@ ALWAYS_INLINE void descent_search(int vectors, const float *x, const float *w, f
 {
     const f32v zero = f32v_splat(0);
     struct descent s[VECTORS];
-    f32v_mask moving[VECTORS], moved[VECTORS], any = f32v_equal(zero, zero);
+    const f32v_mask none_yet = f32v_less(zero, zero);
+    f32v_mask moving[VECTORS] = {none_yet}, moved[VECTORS] = {none_yet}, any = f32v_equal(zero, zero);
     signed_begin(vectors, x, w, code, n, found);
     descent_begin(vectors, x, w, code, n, low, found, s);
     EACH_LANES(v, vectors) moving[v] = f32v_without(any, f32v_less(found[v].magnitude, f32v_splat(TINY)));
     for (int round = 0; round < 5 && f32v_any(any); round++) {
-        EACH_LANES(v, vectors) moved[v] = f32v_less(zero, zero);
+        EACH_LANES(v, vectors) moved[v] = none_yet;
         for (int i = 0; i < n; i++)
             EACH_LANES(v, vectors)
-        moved[v] = (f32v_mask)(moved[v] | descend(&s[v], moving[v], LOAD(AT(x, v) + ROW * i), LOAD(AT(w, v) + ROW * i),
-                                                  AT(code, v) + ROW * i, low));
-        any = f32v_less(zero, zero);
+            {
+                const f32v e = LOAD(AT(x, v) + ROW * i), weight = LOAD(AT(w, v) + ROW * i);
+                moved[v] = (f32v_mask)(moved[v] | descend(&s[v], moving[v], e, weight, AT(code, v) + ROW * i, low));
+            }
+        any = none_yet;
         EACH_LANES(v, vectors)
         {
             moving[v] = moved[v];
