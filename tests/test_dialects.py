@@ -324,6 +324,21 @@ def test_many_words():
     equal(st_raw("in/model.safetensors"), source, "many words: there and back")
 
 
+def test_slices_of_squares():
+    """Slices of symmetric AWQ begin with whole words of eight rows, whatever the number of columns."""
+    rows, columns = 136, 16512
+    groups, width = columns // 128, rows // 8
+    source = {f"{MODULE}.qweight": ("I32", [columns, width], random_bytes("slices", 4 * columns * width)),
+              f"{MODULE}.qzeros": ("I32", [groups, width], b"\x88" * (4 * groups * width)),
+              f"{MODULE}.scales": ("F16", [groups, rows], struct.pack("<e", 0.01) * (groups * rows))}
+    make("in", source, quantization_config={**AWQ, "zero_point": False, "group_size": 128})
+    for dialect in ("compressed-tensors", "awq"):
+        out = convert(f"slices to {dialect}", "--scheme", "W4A16", "--dialect", dialect)
+        shutil.rmtree("in")
+        shutil.move("out", "in")
+    equal(out, source, "slices: there and back")
+
+
 def read_words(tensors, module, bits, dialect):
     """The numbers of a module, by its tensors alone."""
     _, (groups, rows), data = tensors[f"{module}.scales"]

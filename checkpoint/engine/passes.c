@@ -36,13 +36,13 @@ static bool packs_rows(const struct weight_job *job)
     return g && (quant_packs_zero_points(g->format, &g->weights) || quant_format_row(g->stored)->words);
 }
 
-/* Slices have whole units, and 32 rows because packed zero points of 32 rows fill words. */
+/* Slices have whole units, and 32 rows because packed zero points of 32 rows fill words, as codes of AWQ do. */
 static int cut_rows(struct engine *e, struct weight_job *job, struct fail *f)
 {
     const int64_t rows = weight_rows(job->weight);
     const bool global = job->unit_rows == rows && job->unit_qparams == 1;
     const int64_t row_bytes = weight_columns(job->weight) * (int64_t)dtype_size(job->weight->dtype);
-    const int64_t unit = global ? 1 : packs_rows(job) ? 32 : job->unit_rows;
+    const int64_t unit = global ? 1 : job->moved || packs_rows(job) ? 32 : job->unit_rows;
     const int64_t bytes = job->moved ? MOVED_BYTES : SLICE_BYTES;
     int64_t count = bytes / (row_bytes > 0 ? row_bytes : 1) / unit * unit;
     count = count > 0 ? count : unit;
