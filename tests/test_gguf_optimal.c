@@ -16,23 +16,29 @@
 #include "kernels/dispatch.h"
 #include "number/gguf_scales.h"
 #include "qobs/gguf.h"
+#include "repeats.h"
 
-enum { ROWS = 1, COLUMNS = 512, ELEMENTS = ROWS * COLUMNS };
+/* The rows that are not refused have WHOLE_BLOCKS blocks of 256 at least. */
+enum { WHOLE_ROWS = 64, COLUMNS = 512, MOST = WHOLE_ROWS * COLUMNS, WHOLE_BLOCKS = 10000 };
 
-static float value[ELEMENTS], numbers[ELEMENTS], importance[COLUMNS];
-static unsigned char blocks[4 * ELEMENTS], other[4 * ELEMENTS];
+static int rows = 1;
+static size_t compared; /* blocks of a type */
+static float value[MOST], numbers[MOST], importance[COLUMNS];
+static unsigned char blocks[4 * MOST], other[4 * MOST];
+
+static size_t elements(void) { return (size_t)rows * COLUMNS; }
 
 static int quantize(const struct gguf_type *type, const float *weights, const char *search, unsigned char *out)
 {
     const qobs_gguf_quantize_args a = {.struct_size = sizeof a,
                                        .type = type->name,
                                        .dtype = QOBS_F32,
-                                       .rows = ROWS,
+                                       .rows = rows,
                                        .columns = COLUMNS,
                                        .value = value,
                                        .importance = weights,
                                        .out = out,
-                                       .out_size = (size_t)(ELEMENTS / type->elements) * type->bytes,
+                                       .out_size = elements() / type->elements * type->bytes,
                                        .search = search};
     return qobs_gguf_quantize(&a, NULL);
 }
@@ -42,14 +48,14 @@ static void measure(const struct gguf_type *type, const float *weights, const un
 {
     const qobs_gguf_dequantize_args a = {.struct_size = sizeof a,
                                          .type = type->name,
-                                         .rows = ROWS,
+                                         .rows = rows,
                                          .columns = COLUMNS,
                                          .blocks = from,
-                                         .blocks_size = (size_t)(ELEMENTS / type->elements) * type->bytes,
+                                         .blocks_size = elements() / type->elements * type->bytes,
                                          .out = numbers,
-                                         .out_size = sizeof numbers};
+                                         .out_size = elements() * sizeof *numbers};
     assert_int_equal(qobs_gguf_dequantize(&a, NULL), QOBS_OK);
-    for (size_t b = 0; b < ELEMENTS / type->elements; b++) {
+    for (size_t b = 0; b < elements() / type->elements; b++) {
         error[b] = 0;
         for (size_t i = b * type->elements; i < (b + 1) * type->elements; i++) {
             const double e = (double)value[i] - (double)numbers[i];
@@ -60,7 +66,7 @@ static void measure(const struct gguf_type *type, const float *weights, const un
 
 static const float *fill(int kind, int weights)
 {
-    gguf_fill(value, ELEMENTS, kind);
+    gguf_fill(value, elements(), kind);
     if (weights < 0)
         return NULL;
     gguf_fill_importance(importance, COLUMNS, weights);
@@ -72,8 +78,8 @@ static const float *fill(int kind, int weights)
 /* Returns whether the sum of all errors falls by more than rounding. */
 static bool check_errors(const struct gguf_type *type, int kind, int weights)
 {
-    static double before[ELEMENTS], after[ELEMENTS];
-    const size_t n = ELEMENTS / type->elements;
+    static double before[MOST], after[MOST];
+    const size_t n = elements() / type->elements;
     double before_all = 0, after_all = 0;
     const float *const w = fill(kind, weights);
     const int status = quantize(type, w, "ggml", blocks);
@@ -91,6 +97,7 @@ static bool check_errors(const struct gguf_type *type, int kind, int weights)
     if (status != QOBS_OK)
         return false;
     measure(type, w, blocks, after);
+    compared += n;
     for (size_t b = 0; b < n; b++) {
         if (after[b] > before[b] * (1 + 1e-13))
             fail_msg("%s, importance %d, rows %d, block %zu: error %.17g, that of ggml is %.17g", type->name, weights,
@@ -101,17 +108,26 @@ static bool check_errors(const struct gguf_type *type, int kind, int weights)
     return after_all < before_all * (1 - 1e-4);
 }
 
+static void check_type(const struct gguf_type *type)
+{
+    compared = 0;
+    for (int weights = -1; weights < GGUF_WEIGHTS; weights++) {
+        int better = 0;
+        for (int kind = 0; kind < GGUF_KINDS; kind++)
+            better += check_errors(type, kind, weights);
+        if (type->elements > 1 && type->code != GGUF_CODE_SIGN && better < 5)
+            fail_msg("%s, importance %d: only %d kinds of rows are better", type->name, weights, better);
+    }
+    if (compared < (size_t)repeats(1, WHOLE_BLOCKS))
+        fail_msg("%s: only %zu blocks are compared", type->name, compared);
+}
+
 static void test_not_worse(void **state)
 {
     (void)state;
+    rows = repeats(1, WHOLE_ROWS);
     for (const struct gguf_type *type = qobs_gguf_types; !type->refused; type++)
-        for (int weights = -1; weights < GGUF_WEIGHTS; weights++) {
-            int better = 0;
-            for (int kind = 0; kind < GGUF_KINDS; kind++)
-                better += check_errors(type, kind, weights);
-            if (type->elements > 1 && type->code != GGUF_CODE_SIGN && better < 5)
-                fail_msg("%s, importance %d: only %d kinds of rows are better", type->name, weights, better);
-        }
+        check_type(type);
 }
 
 /* ---- Every scale, one by one ------------------------------------------------------------------------------------- */
@@ -231,6 +247,7 @@ static void test_brute_force(void **state)
 {
     static const int kinds[] = {1, 2, 7, 12, 15};
     (void)state;
+    rows = 1;
     for (const struct gguf_type *type = qobs_gguf_types; !type->refused; type++) {
         const bool fitted = type->elements == 1 || (type->minimum_at >= 0 && type->scales_at < 0);
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !fitted; k++)
@@ -238,7 +255,7 @@ static void test_brute_force(void **state)
                 const float *const w = fill(kinds[k], weights);
                 if (weights != 1 && quantize(type, w, "optimal", blocks) == QOBS_OK) {
                     check_block(type, kinds[k], weights, w, 0);
-                    check_block(type, kinds[k], weights, w, ELEMENTS / type->elements - 2);
+                    check_block(type, kinds[k], weights, w, elements() / type->elements - 2);
                 }
             }
     }
