@@ -5,10 +5,11 @@
 sum of errors of gaussian numbers with outliers and of the linear layers of a model, the KL divergence of that model
 with these layers dequantized, and the speed of one thread.
 
-    gguf_optimal.py MODEL [--only REGEX] [--speed]
+    gguf_optimal.py MODEL [--only REGEX] [--errors] [--speed]
 
 MODEL is a directory as bench/kl.py takes it; the columns of its layers have to be multiples of 256. Importance is the
-mean square of the inputs of 16384 calibration tokens. --speed measures M weights a second, a median of five.
+mean square of the inputs of 16384 calibration tokens; drawn importance is lognormal, as that of the gaussian numbers.
+--errors leaves out the KL divergence. --speed measures M weights a second, a median of five.
 Needs torch, safetensors and the Python package of qobs.
 """
 import argparse
@@ -32,7 +33,11 @@ def gaussian():
     random = np.random.default_rng(0)
     weight = (random.standard_normal((64, 4096)) * 0.02).astype(np.float32)
     weight[random.random(weight.shape) < 0.001] *= 20
-    return weight, np.exp(1.2 * random.standard_normal(4096)).astype(np.float32)
+    return weight, drawn(random, 4096)
+
+
+def drawn(random, columns):
+    return np.exp(1.2 * random.standard_normal(columns)).astype(np.float32)
 
 
 def mean_squares(model, sequences):
@@ -77,12 +82,17 @@ def speed(of, weight, importance):
     return weight.size / statistics.median(times) / 1e6
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--only", default="")
+    parser.add_argument("--errors", action="store_true")
     parser.add_argument("--speed", action="store_true")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
     torch.set_grad_enabled(False)
     torch.set_num_threads(1)
     qobs.set_threads(1)
@@ -91,19 +101,23 @@ def main():
     importance = mean_squares(model, calibration[:16384 // calibration.shape[1]])
     layers = [(model.weights[name].numpy(), q) for name, q in importance.items()]
     reference = kl.hidden_states(model, model.weights, held_out["held_out"])
-    random = gaussian()
-    print("| type | gaussian | layers | gaussian, importance | layers, importance | KL ggml | KL optimal |"
-          + " M weights/s, with importance |" * args.speed)
-    print("|---" * (8 if args.speed else 7) + "|")
+    numbers = [gaussian()]
+    random = np.random.default_rng(1)
+    columns = [(numbers, False), (layers, False), (numbers, True), (layers, True),
+               ([(weight, drawn(random, weight.shape[1])) for weight, _ in layers], True)]
+    titles = ["gaussian", "layers", "gaussian, importance", "layers, importance", "layers, drawn importance"]
+    titles += ["KL ggml", "KL optimal"] * (not args.errors) + ["M weights/s, with importance"] * args.speed
+    print(f"| type | {' | '.join(titles)} |")
+    print("|---" * (1 + len(titles)) + "|")
     for of in qobs.gguf.types():
         if of.block_elements == 1 or not re.search(args.only, of.name):
             continue
-        cells = [f"{gains(of.name, pairs, is_weighted):.1f}"
-                 for is_weighted in (False, True) for pairs in ([random], layers)]
-        cells += [f"{divergence(of.name, model, importance, held_out['held_out'], reference, search):.5f}"
-                  for search in SEARCHES]
+        cells = [f"{gains(of.name, pairs, is_weighted):.1f}" for pairs, is_weighted in columns]
+        if not args.errors:
+            cells += [f"{divergence(of.name, model, importance, held_out['held_out'], reference, search):.5f}"
+                      for search in SEARCHES]
         if args.speed:
-            cells.append(", ".join(f"{speed(of.name, random[0], q):.1f}" for q in (None, random[1])))
+            cells.append(", ".join(f"{speed(of.name, numbers[0][0], q):.1f}" for q in (None, numbers[0][1])))
         print(f"| {of.name} | {' | '.join(cells)} |", flush=True)
 
 
