@@ -4,12 +4,20 @@
 """Measures what rounding by descent gains in GGUF files: the KL divergence of a model whose file `qobs quantize` has
 made with an imatrix, as the bytes of ggml, and with the states of the same tokens and rounding=descent.
 
-    gguf_descent.py QOBS MODEL [SCHEME]...
+    gguf_descent.py QOBS MODEL [OPTION]... [SCHEME]...
 
 MODEL is a directory as bench/kl.py takes it. PyPI's gguf writes it as F16 and dequantizes the files; rows of attention
-stay in their order, on which blocks do not depend. The head and the embeddings count, too. 16384 tokens of calibration;
-kinds of held-out text as those of kl.py. Needs torch, transformers, gguf and the Python package of qobs.
+stay in their order, on which blocks do not depend. The head and the embeddings count, too. Kinds of held-out text are
+those of kl.py.
+
+    --tokens N      calibration tokens (default 16384)
+    --sequences N   held-out sequences of each kind (default all)
+    --linear        take the head and the embeddings from the model, so that the linear layers alone count
+
+Needs torch, transformers, gguf and the Python package of qobs.
 """
+import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -26,7 +34,7 @@ import libqobs as qobs
 
 kl.torch, kl.load_file, kl.save_file = torch, load_file, save_file
 SCHEMES = ("Q4_0", "Q4_K_S", "Q4_K_M", "Q3_K_M", "Q5_K_M", "IQ4_XS")
-TOKENS, PER_CALL = 16384, 8  # sequences
+PER_CALL = 8  # sequences
 ROW = "qobs.local_hessian hessian_block_size=1048576"
 
 
@@ -90,8 +98,7 @@ def weights_of(path, model, names):
     return found
 
 
-def divergence(path, model, names, texts):
-    weights = weights_of(path, model, names)
+def divergence(weights, model, texts):
     head = kl.Llama.__new__(kl.Llama)
     head.__dict__.update(model.__dict__, weights=weights)
     result = []
@@ -105,33 +112,44 @@ def divergence(path, model, names, texts):
     return result
 
 
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("model")
+    parser.add_argument("schemes", nargs="*", default=SCHEMES)
+    parser.add_argument("--tokens", type=int, default=16384)
+    parser.add_argument("--sequences", type=int)
+    parser.add_argument("--linear", action="store_true")
+    return parser.parse_intermixed_args()
+
+
 def main():
-    program, directory, schemes = sys.argv[1], sys.argv[2], sys.argv[3:] or SCHEMES
+    args = arguments()
+    program, directory = args.program, args.model
     torch.set_grad_enabled(False)
     torch.set_num_threads(1)
     model = kl.Llama(directory)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, model.layers)
     calibration, texts = kl.texts(directory, model)
-    calibration = calibration[:TOKENS // calibration.shape[1]]
-    references = [(t, kl.hidden_states(model, model.weights, t)) for t in texts.values()]
+    calibration = calibration[:args.tokens // calibration.shape[1]]
+    references = [(t, kl.hidden_states(model, model.weights, t))
+                  for t in (text[:args.sequences] for text in texts.values())]
+    kept = {name: w for name, w in model.weights.items() if args.linear and ("embed" in name or "lm_head" in name)}
     with tempfile.TemporaryDirectory() as folder:
         source, out = os.path.join(folder, "in.gguf"), os.path.join(folder, "out.gguf")
         write_model(source, model, names)
         write_imatrix(os.path.join(folder, "imatrix.gguf"), mean_squares(model, calibration), names)
         save_states(directory, calibration, os.path.join(folder, "states"))
-        ways = [["--importance", os.path.join(folder, "imatrix.gguf")],
-                ["--states", os.path.join(folder, "states"), "--set", "rounding=descent"]]
-        ways.append([*ways[1], "--search", "optimal"])
-        print(f"| scheme | bytes | {' | '.join(f'{kind}: ggml, descent, optimal and descent' for kind in texts)} |")
-        print("|---" * (2 + len(texts)) + "|")
-        for scheme in schemes:
-            figures = []
-            for way in ways:
-                command = [program, "quantize", source, "--scheme", scheme, "-o", out, "--replace", "--quiet", *way]
-                subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-                figures.append(divergence(out, model, names, references))
-            cells = [", ".join(f"{of_way[k]:.5f}" for of_way in figures) for k in range(len(texts))]
-            print(f"| {scheme} | {os.path.getsize(out)} | {' | '.join(cells)} |", flush=True)
+        states = ["--states", os.path.join(folder, "states"), "--set", "rounding=descent"]
+        ways = {"ggml": ["--importance", os.path.join(folder, "imatrix.gguf")], "descent": states,
+                "optimal and descent": [*states, "--search", "optimal"]}
+        print(f"| codes | scheme | bytes | {' | '.join(texts)} |")
+        print("|---" * (3 + len(texts)) + "|", flush=True)
+        for (way, options), scheme in itertools.product(ways.items(), args.schemes):
+            command = [program, "quantize", source, "--scheme", scheme, "-o", out, "--replace", "--quiet", *options]
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+            cells = [f"{d:.5f}" for d in divergence(weights_of(out, model, names) | kept, model, references)]
+            print(f"| {way} | {scheme} | {os.path.getsize(out)} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
