@@ -24,16 +24,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from pairs import Pairs, installed
-from qobs_library import BF16, Library, arguments as structure
+from qobs_library import BF16, Library, QuantizerArgs, RunArgs
 
 COLUMNS = 4096
-INT, LONG, SIZE = c.c_int, c.c_int64, c.c_size_t
-QuantizerArgs = structure("QuantizerArgs", ("config",), ("format",), ("dtype", INT), ("columns", LONG),
-                          ("dynamic", INT), ("packed", INT), ("dequantized", INT), ("scale_dtype", INT),
-                          ("zero_point_dtype", INT), ("runtime",))
-RunArgs = structure("RunArgs", ("rows", LONG), ("value",), ("value_stride", LONG), ("codes",), ("codes_stride", LONG),
-                    ("codes_size", SIZE), ("scale",), ("scale_size", SIZE), ("zero_point",), ("zero_point_size", SIZE),
-                    ("global_scale",), ("squared_error",), ("energy",), ("counts",))
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("libqobs")
@@ -156,7 +149,7 @@ def fp8_by_vllm(group, ue8m0):
 
 
 def compare_fp8(name, x, group=COLUMNS, ue8m0=False):
-    """As compare, of e4m3."""
+    """compare for e4m3."""
     settings = {} if group == COLUMNS else {"group_size": group, "use_ue8m0": str(ue8m0).lower()}
     ours, codes, *_ = prepared(x, "vllm.QuantFP8", settings, group=group)
     theirs = fp8_by_vllm(group, ue8m0)

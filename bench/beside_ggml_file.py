@@ -24,37 +24,28 @@ import gguf
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+from gguf_headers import Writer
 from gguf_judge import Ggml, address
 
 SIDE, Q4_K = 4096, gguf.GGMLQuantizationType.Q4_K
 
 
 def write_model(path, matrices, weight):
-    writer = gguf.GGUFWriter(path, "llama")
-    for name, value in {"block_count": matrices, "embedding_length": SIDE, "feed_forward_length": SIDE,
-                        "attention.head_count": 32, "context_length": 512}.items():
-        writer.add_uint32("llama." + name, value)
-    for i in range(matrices):
-        writer.add_tensor(f"blk.{i}.ffn_up.weight", weight[i % len(weight)])
-    finish(writer)
+    keys = {"block_count": matrices, "embedding_length": SIDE, "feed_forward_length": SIDE, "attention.head_count": 32,
+            "context_length": 512}
+    with Writer(path, "llama", keys) as writer:
+        for i in range(matrices):
+            writer.add_tensor(f"blk.{i}.ffn_up.weight", weight[i % len(weight)])
 
 
 def write_imatrix(path, matrices, importance):
-    writer = gguf.GGUFWriter(path, "")
-    writer.add_array("imatrix.datasets", ["text"])
-    writer.add_uint32("imatrix.chunk_count", 1)
-    writer.add_uint32("imatrix.chunk_size", 512)
-    for i in range(matrices):
-        writer.add_tensor(f"blk.{i}.ffn_up.weight.in_sum2", importance.reshape(1, -1))
-        writer.add_tensor(f"blk.{i}.ffn_up.weight.counts", np.ones((1, 1), np.float32))
-    finish(writer)
-
-
-def finish(writer):
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with Writer(path, "", {}) as writer:
+        writer.add_array("imatrix.datasets", ["text"])
+        writer.add_uint32("imatrix.chunk_count", 1)
+        writer.add_uint32("imatrix.chunk_size", 512)
+        for i in range(matrices):
+            writer.add_tensor(f"blk.{i}.ffn_up.weight.in_sum2", importance.reshape(1, -1))
+            writer.add_tensor(f"blk.{i}.ffn_up.weight.counts", np.ones((1, 1), np.float32))
 
 
 def run_ggml(weight, importance):

@@ -32,6 +32,9 @@ from safetensors.torch import load_file, save_file
 import kl
 import libqobs as qobs
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+from gguf_headers import Writer  # noqa: E402
+
 kl.torch, kl.load_file, kl.save_file = torch, load_file, save_file
 SCHEMES = ("Q4_0", "Q4_K_S", "Q4_K_M", "Q3_K_M", "Q5_K_M", "IQ4_XS")
 PER_CALL = 8  # sequences
@@ -39,31 +42,20 @@ ROW = "qobs.local_hessian hessian_block_size=1048576"
 
 
 def write_model(path, model, names):
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(model.layers)
-    writer.add_embedding_length(model.hidden)
-    writer.add_head_count(model.heads)
-    writer.add_head_count_kv(model.kv_heads)
-    for name, weight in model.weights.items():
-        numbers = weight.numpy().astype(np.float16 if weight.ndim > 1 else np.float32)
-        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), numbers)
-    finish(writer)
-
-
-def finish(writer):
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    keys = {"block_count": model.layers, "embedding_length": model.hidden, "attention.head_count": model.heads,
+            "attention.head_count_kv": model.kv_heads}
+    with Writer(path, "llama", keys) as writer:
+        for name, weight in model.weights.items():
+            numbers = weight.numpy().astype(np.float16 if weight.ndim > 1 else np.float32)
+            writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), numbers)
 
 
 def write_imatrix(path, squares, names):
-    writer = gguf.GGUFWriter(path, "")
-    for name, (sums, count) in squares.items():
-        tensor = names.get_name(name + ".weight", try_suffixes=(".weight",))
-        writer.add_tensor(tensor + ".in_sum2", sums.numpy()[None].astype(np.float32))
-        writer.add_tensor(tensor + ".counts", np.array([[count]], np.float32))
-    finish(writer)
+    with Writer(path, "", {}) as writer:
+        for name, (sums, count) in squares.items():
+            tensor = names.get_name(name + ".weight", try_suffixes=(".weight",))
+            writer.add_tensor(tensor + ".in_sum2", sums.numpy()[None].astype(np.float32))
+            writer.add_tensor(tensor + ".counts", np.array([[count]], np.float32))
 
 
 def mean_squares(model, calibration):
@@ -79,7 +71,7 @@ def mean_squares(model, calibration):
 
 
 def save_states(directory, calibration, folder):
-    """What a user does."""
+    """Calibrates as a user does, and saves the states."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     with qobs.calibration(model, "W4A16", importance=ROW) as c:
         for batch in calibration.split(PER_CALL):

@@ -50,6 +50,13 @@ SearchArgs = arguments("SearchArgs", ("config",), ("value",), ("g_idx",), ("impo
 FakeQuantizeArgs = arguments("FakeQuantizeArgs", ("config",), ("format",), ("value",), ("g_idx",), ("scale",),
                              ("zero_point",),
                              ("global_scale",), ("out",), ("out_strides",), ("out_size", SIZE), ("runtime",))
+QuantizerArgs = arguments("QuantizerArgs", ("config",), ("format",), ("dtype", c.c_int), ("columns", c.c_int64),
+                          ("dynamic", c.c_int), ("packed", c.c_int), ("dequantized", c.c_int), ("scale_dtype", c.c_int),
+                          ("zero_point_dtype", c.c_int), ("runtime",))
+RunArgs = arguments("RunArgs", ("rows", c.c_int64), ("value",), ("value_stride", c.c_int64), ("codes",),
+                    ("codes_stride", c.c_int64), ("codes_size", SIZE), ("scale",), ("scale_size", SIZE),
+                    ("zero_point",), ("zero_point_size", SIZE), ("global_scale",), ("squared_error",), ("energy",),
+                    ("counts",))
 QparamBuffers = arguments("QparamBuffers", ("scale",), ("scale_size", SIZE), ("zero_point",), ("zero_point_size", SIZE),
                           ("global_scale",))
 Layout = arguments("Layout", ("count", SIZE), ("scale_dtype", c.c_int), ("zero_point_dtype", c.c_int),

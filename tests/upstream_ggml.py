@@ -26,7 +26,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "bench")]
 from gguf_judge import COLUMNS, KINDS, ROWS, Ggml, fnv, of_bf16, rows, to_bf16  # noqa: E402
-from qobs_library import Library, arguments  # noqa: E402
+from qobs_library import Library, QuantizerArgs, RunArgs  # noqa: E402
 
 BUILD = "arm64" if platform.machine() == "aarch64" else "x86"
 TYPES = {"ggml.q8_0": ("quantize_row_q8_0", 32, 34), "ggml.q8_K": ("quantize_row_q8_K", 256, 292)}
@@ -50,27 +50,20 @@ class Ours:
 
     def __init__(self, path, isa):
         self.qobs, self.isa, self.made = Library(path, isa), isa, {}
-        self.make = arguments("QuantizerArgs", ("config",), ("format",), ("dtype", c.c_int), ("columns", c.c_int64),
-                              ("dynamic", c.c_int), ("packed", c.c_int), ("dequantized", c.c_int),
-                              ("scale_dtype", c.c_int), ("zero_point_dtype", c.c_int), ("runtime",))
-        self.run = arguments("RunArgs", ("rows", c.c_int64), ("value",), ("value_stride", c.c_int64), ("codes",),
-                             ("codes_stride", c.c_int64), ("codes_size", c.c_size_t), ("scale",),
-                             ("scale_size", c.c_size_t), ("zero_point",), ("zero_point_size", c.c_size_t),
-                             ("global_scale",), ("squared_error",), ("energy",), ("counts",))
 
     def quantizer(self, preset, dtype, columns):
         key = (preset, dtype, columns)
         if key not in self.made:
             self.qobs("qobs_isa_select", self.isa.encode())
             self.made[key] = c.c_void_p()
-            args = self.make(config=self.qobs.config(preset, {"build": BUILD}), dtype=DTYPES[dtype], columns=columns,
-                             dynamic=1)
+            config = self.qobs.config(preset, {"build": BUILD})
+            args = QuantizerArgs(config=config, dtype=DTYPES[dtype], columns=columns, dynamic=1)
             self.qobs("qobs_quantizer_create", c.byref(self.made[key]), c.byref(args))
         return self.made[key]
 
     def call(self, preset, dtype, x, out):
         """The arguments of qobs_quantizer_run."""
-        run = self.run(rows=x.shape[0], value=x.ctypes.data, codes=out.ctypes.data, codes_size=out.size)
+        run = RunArgs(rows=x.shape[0], value=x.ctypes.data, codes=out.ctypes.data, codes_size=out.size)
         return self.quantizer(preset, dtype, x.shape[1]), c.byref(run), None
 
     def quantize(self, preset, dtype, x):

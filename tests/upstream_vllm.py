@@ -108,7 +108,7 @@ def triton_kernel():
 
 
 def load_group():
-    """As load_fp8, of per_token_group_quant_fp8. The CUDA kernel's operations are torch's here; the Triton kernel is
+    """load_fp8 for per_token_group_quant_fp8. The CUDA kernel's operations are torch's here; the Triton kernel is
     vLLM's. It writes float32, because Triton's interpreter does not round to e4m3 as GPUs do."""
     import torch
     kernel, eps = triton_kernel(), 1e-10
@@ -174,29 +174,23 @@ class Ours:
     """Prepared quantizers, one for each configuration and number of columns."""
 
     def __init__(self, path, preset, isa):
-        from qobs_library import Library, arguments
+        from qobs_library import Library
         self.qobs, self.preset, self.isa = Library(path, isa), preset, isa
-        self.make = arguments("QuantizerArgs", ("config",), ("format",), ("dtype", c.c_int), ("columns", c.c_int64),
-                              ("dynamic", c.c_int), ("packed", c.c_int), ("dequantized", c.c_int),
-                              ("scale_dtype", c.c_int), ("zero_point_dtype", c.c_int), ("runtime",))
-        self.run = arguments("RunArgs", ("rows", c.c_int64), ("value",), ("value_stride", c.c_int64), ("codes",),
-                             ("codes_stride", c.c_int64), ("codes_size", c.c_size_t), ("scale",),
-                             ("scale_size", c.c_size_t), ("zero_point",), ("zero_point_size", c.c_size_t),
-                             ("global_scale",), ("squared_error",), ("energy",), ("counts",))
 
     def quantize(self, x, settings, given, theirs):
         """given: scale and zero point; otherwise they are found, in arrays like theirs."""
         import torch
+        from qobs_library import QuantizerArgs, RunArgs
         self.qobs("qobs_isa_select", self.isa.encode())
         config = self.qobs.config(self.preset, {name: str(value).lower() if isinstance(value, bool) else value
                                                 for name, value in settings.items()})
         dtype = {torch.float32: 1, torch.bfloat16: 2, torch.float16: 3}[x.dtype]
         handle, (rows, columns) = c.c_void_p(), x.shape
         self.qobs("qobs_quantizer_create", c.byref(handle),
-                  c.byref(self.make(config=config, dtype=dtype, columns=columns, dynamic=int(not given))))
+                  c.byref(QuantizerArgs(config=config, dtype=dtype, columns=columns, dynamic=int(not given))))
         codes = torch.full(x.shape, 77, dtype=torch.int8)
         scale, azp = given or [None if t is None else torch.empty_like(t) for t in theirs[1:]]
-        run = self.run(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
+        run = RunArgs(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
                        scale=scale.data_ptr(), scale_size=4 * scale.numel(),
                        zero_point=None if azp is None else azp.data_ptr(),
                        zero_point_size=0 if azp is None else 4 * azp.numel())
@@ -241,7 +235,7 @@ FP8_SETTINGS = ({"group_shape": "PER_TOKEN"}, {"group_shape": "PER_TENSOR"}, {"g
 
 
 def fp8_pairs(quantize):
-    """As int8_pairs."""
+    """int8_pairs for e4m3 of rows and tensors."""
     def pairs(generator, i, kind, x):
         import torch
         settings = FP8_SETTINGS[int(torch.randint(0, len(FP8_SETTINGS), (), generator=generator))]
@@ -257,7 +251,7 @@ def fp8_pairs(quantize):
 
 
 def group_pairs(quantize):
-    """As int8_pairs."""
+    """int8_pairs for e4m3 of groups."""
     def pairs(generator, i, kind, x):
         if kind == "not finite":
             return  # refused; the GPU's scales leave NaN out
@@ -322,7 +316,7 @@ def cases_of(build):
 
 
 def fp8_cases():
-    """As cases_of."""
+    """cases_of for e4m3 of rows and tensors."""
     import torch
     quantize = load_fp8()
     generator = torch.Generator().manual_seed(12)
@@ -339,7 +333,7 @@ def fp8_cases():
 
 
 def group_cases():
-    """As cases_of."""
+    """cases_of for e4m3 of groups."""
     import torch
     quantize = load_group()
     generator = torch.Generator().manual_seed(13)

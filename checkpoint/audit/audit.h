@@ -20,7 +20,7 @@ struct audit_difference {
     uint64_t codes, further;
 };
 
-/* How a module uses its codes and scales. */
+/* The use that a module makes of its codes and scales. */
 struct audit_use {
     int used, range;       /* largest magnitude of the codes, and of those there could be */
     unsigned char pair[2]; /* the first codes, if any were seen */

@@ -141,10 +141,10 @@ struct sink_functions {
     int (*searched)(struct sink *sink, const struct weight_job *job, const qobs_search_report *report,
                     const int32_t *steps, size_t count, struct fail *f);
 
-    /* For slices: NaN and infinities; qparams; codes, packed as the format has them, `bytes` of them from offset on; in
-     * their place, if the sink has the function, the share of a source's words that a slice stands for, which the sink
-     * reads itself (weight_job.moved); dequantized numbers in C order; a tensor that stays, from offset on; rows as
-     * they are read. */
+    /* Results of slices: NaN and infinities; qparams; codes, packed as the format has them, `bytes` of them from offset
+     * on; in their place, if the sink has the function, the share of a source's words that a slice stands for, which
+     * the sink reads itself (weight_job.moved); dequantized numbers in C order; a tensor that stays, from offset on;
+     * rows as they are read. */
     int (*counts)(struct sink *sink, const struct weight_job *job, const qobs_counts *counts, struct fail *f);
     int (*scales)(struct sink *sink, const struct row_slice *slice, const struct slice_qparams *qparams,
                   struct workspace *work, struct fail *f);

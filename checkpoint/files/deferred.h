@@ -13,7 +13,7 @@
 
 struct deferred_file;
 
-/* How often bytes are read: by the job of a weight, or also before it and by other calls. */
+/* Bytes are read once, by the job of a weight, or also before it and by other calls. */
 enum deferred_use { READ_ONCE, READ_OFTEN };
 
 /* Called from any thread. */

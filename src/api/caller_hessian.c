@@ -202,6 +202,20 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
     return descend(&c, a, result, error);
 }
 
+void qobs_put_round_report(qobs_round_report *report, const struct code_descent_result *result)
+{
+    qobs_round_report made;
+    memset(&made, 0, sizeof made);
+    made.error_before = result->sums.error_before;
+    made.error = result->sums.error;
+    made.squared_error = result->sums.squared_error;
+    made.energy = result->sums.energy;
+    made.changed = (uint64_t)result->changed;
+    made.passes = result->passes;
+    if (report)
+        out_copy(report, &made, sizeof made);
+}
+
 int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(optimal, error);
@@ -225,16 +239,7 @@ int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
     qobs_plan_unmake(&plan);
     if (status != QOBS_OK)
         return status;
-    qobs_round_report report;
-    memset(&report, 0, sizeof report);
-    report.error_before = result.sums.error_before;
-    report.error = result.sums.error;
-    report.squared_error = result.sums.squared_error;
-    report.energy = result.sums.energy;
-    report.changed = (uint64_t)result.changed;
-    report.passes = result.passes;
-    if (a.report)
-        out_copy(a.report, &report, sizeof report);
+    qobs_put_round_report(a.report, &result);
     return qobs_succeed(error);
 }
 

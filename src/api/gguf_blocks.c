@@ -253,7 +253,6 @@ static int descend(const qobs_gguf_quantize_args *a, const struct runtime *runti
                                .strides = {a->columns * size, size},
                                .elements = a->rows * a->columns};
     struct code_descent_result result;
-    qobs_round_report report;
     struct block_descent b = *opened;
     b.value = &value;
     b.blocks = a->out;
@@ -264,15 +263,7 @@ static int descend(const qobs_gguf_quantize_args *a, const struct runtime *runti
     fp_leave(mode);
     if (status != QOBS_OK)
         return status;
-    memset(&report, 0, sizeof report);
-    report.error_before = result.sums.error_before;
-    report.error = result.sums.error;
-    report.squared_error = result.sums.squared_error;
-    report.energy = result.sums.energy;
-    report.changed = (uint64_t)result.changed;
-    report.passes = result.passes;
-    if (a->report)
-        out_copy(a->report, &report, sizeof report);
+    qobs_put_round_report(a->report, &result);
     return qobs_succeed(error);
 }
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* As builds for x86-64 and for Arm64 make them. q8_0 differs in the factor of the elements, 127 / largest and
+/* Builds for x86-64 and for Arm64 make other blocks. q8_0 differs in the factor of the elements, 127 / largest and
  * 1 / (largest / 127), and in blocks whose factor is infinite. q8_K differs in the sum of a product and 1.5 * 2^23,
  * which rounds it to an integer: compilers for Arm64 fuse both. */
 enum q8_block { Q8_NONE, Q8_0_X86, Q8_0_ARM, Q8_K_X86, Q8_K_ARM };

@@ -18,5 +18,5 @@ struct block_descent {
 /* True if codes of the type are numbers that a descent can choose: integers, those of IQ4, or e2m1. */
 bool qobs_block_codes_descend(const struct gguf_type *type);
 
-/* As qobs_descend_codes. */
+/* qobs_descend_codes for blocks, with its errors. */
 int qobs_descend_blocks(const struct block_descent *b, struct code_descent_result *result, qobs_error *error);
