@@ -218,6 +218,7 @@ class Judge:
     def kinds(self, of, shape):
         for weights in (range(-1, WEIGHTS) if of.uses_importance else (-1, 0)):
             q = None if weights < 0 else importance(shape[1], weights)
+            line = [of.name.decode(), str(weights)]
             for kind in range(KINDS):
                 x = rows(shape[0] * shape[1], kind).reshape(shape)
                 what = f"{of.name.decode()} {weights} {kind}"
@@ -226,13 +227,15 @@ class Judge:
                     numbers = "refused"
                     if valid:
                         numbers = f"{fnv(self.ggml.dequantize(of, expected, shape).view(np.uint8)):016x}"
-                    self.lines.append(f"{what} {fnv(expected):016x} {numbers}\n")
+                    line += [f"{fnv(expected):016x}", numbers]
                 if kind in (0, 17):
                     self.case(of, x if kind == 0 else x.astype(np.float16).astype(np.float32), q, what + " halves",
                               (BF16,) if kind == 0 else (F16,))
                 if valid:
                     self.numbers(of, expected, shape, what)
                     self.optimal(of, x, q, expected, what)
+            if len(line) > 2:
+                self.lines.append(" ".join(line) + "\n")
 
     def numbers(self, of, blocks, shape, what):
         """What ggml and PyPI's gguf make of blocks."""

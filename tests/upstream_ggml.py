@@ -158,10 +158,9 @@ def record(path, command):
     ggml = None if command else Ggml().lib
     with open(path, "a", encoding="utf-8") as file:
         for preset in TYPES:
-            for kind in range(KINDS):
-                x = rows(ROWS * COLUMNS, kind)
-                got = by_command(command, preset, x) if command else theirs_of(ggml, preset, x)
-                file.write(f"{preset} {build} {kind} {fnv(got):016x}\n")
+            kinds = (rows(ROWS * COLUMNS, kind) for kind in range(KINDS))
+            got = (by_command(command, preset, x) if command else theirs_of(ggml, preset, x) for x in kinds)
+            file.write(" ".join([preset, build, *(f"{fnv(blocks):016x}" for blocks in got)]) + "\n")
     return 0
 
 
