@@ -95,15 +95,20 @@ def known_names(column):
     return set(" ".join(" ".join(re.findall(r'"([^"]*)"', row)) for row in rows).split())
 
 
-def wrapped(name, value):
-    """A field of a row, in lines of at most 120 columns. A FROM>TO that is too long is cut behind its sign."""
-    lines, most = [""], 112 - len(name)
-    for word in re.findall("[^ |]+[ |]?", value):
-        for piece in re.split("(?<=>)", word, maxsplit=1) if len(word) > most else [word]:
-            if lines[-1] and len(lines[-1]) + len(piece) > most:
-                lines.append("")
-            lines[-1] += piece
-    return f".{name} = " + ("\n" + " " * (len(name) + 5)).join(f'"{line}"' for line in lines)
+def filled(fields):
+    """A row of (name, value) in lines of at most 120 columns. A FROM>TO that is too long is cut behind its sign."""
+    lines, line = [], "{"
+    for name, value in fields:
+        words = ["true"] if value is True else re.findall(r"(?=\S{100})\S+>|[^ |]+[ |]?", value)
+        if len(f"{line}, .{name} = {words[0]}") > 114:
+            lines, line = [*lines, line + ","], " "
+        line += f"{', ' if line.strip(' {') else ''}.{name} = "
+        for i, word in enumerate(() if value is True else words):
+            if i and len(line) + len(word) > 117:
+                lines, line = [*lines, line + '"'], "    "
+            line += word if i and line.strip() else f'"{word}'
+        line += "true" if value is True else '"'
+    return "\n".join([*lines, line]) + "},\n"
 
 
 def fields_of(row):
@@ -133,12 +138,12 @@ def pieces(text):
 def text_of(key, names, fields):
     """A row as text, in several rows if it has many types or names."""
     for some in pieces(" ".join(names)):
-        lines, more = [wrapped(key, some)], []
+        row, more = [(key, some)], []
         for name, value in fields:
             first, *others = [value] if value is True else pieces(value)
-            lines.append(f".{name} = true" if value is True else wrapped(name, first))
-            more += [[lines[0], wrapped(name, other)] for other in others]
-        yield from ("{" + ",\n ".join(row) + "},\n" for row in [lines, *more])
+            row.append((name, first))
+            more += [[row[0], (name, other)] for other in others]
+        yield from map(filled, [row, *more])
 
 
 def write_table(program, facts, vllm):
