@@ -42,11 +42,11 @@ int main(void)
         const char *name = parts[2];
         const size_t length = strlen(name);
         const int64_t rows = strtoll(parts[3], NULL, 10);
-        const char letters[] = {architecture_vllm_keeps(&found, name, length) ? 'k' : '-',
-                                architecture_needs_weight(&found, name, length) ? 'w' : '-',
-                                architecture_splits(&found, name, length) ? 's' : '-',
-                                architecture_joins(&found, name, length) ? 'j' : '-',
-                                architecture_ties(&found, name, length) ? 't' : '-',
+        const char letters[] = {architecture_list(&found, LIST_OF(vllm_keeps), name, length) ? 'k' : '-',
+                                architecture_list(&found, LIST_OF(needs_weight), name, length) ? 'w' : '-',
+                                architecture_list(&found, LIST_OF(splits), name, length) ? 's' : '-',
+                                architecture_list(&found, LIST_OF(joins), name, length) ? 'j' : '-',
+                                architecture_list(&found, LIST_OF(ties), name, length) ? 't' : '-',
                                 architecture_plain_experts(&found) ? 'p' : '-',
                                 architecture_kind_of_experts(&found, name, length) != MODULE_LINEAR ? 'e' : '-',
                                 architecture_lacks_vllm(&found) ? 'v' : '-',

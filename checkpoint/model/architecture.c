@@ -5,7 +5,6 @@
 #include "model/architecture.h"
 
 #include <ctype.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -332,18 +331,18 @@ enum module_kind architecture_kind(const struct architectures *found, const char
 
 bool architecture_plain_experts(const struct architectures *found)
 {
+    bool plain = false;
     for (size_t i = 0; i < found->count; i++)
-        if (found->root[i] && found->rows[i]->plain_experts)
-            return true;
-    return false;
+        plain |= found->root[i] && found->rows[i]->plain_experts;
+    return plain;
 }
 
 bool architecture_lacks_vllm(const struct architectures *found)
 {
+    bool lacks = false;
     for (size_t i = 0; i < found->count; i++)
-        if (found->root[i] && found->rows[i]->lacks_vllm)
-            return true;
-    return false;
+        lacks |= found->root[i] && found->rows[i]->lacks_vllm;
+    return lacks;
 }
 
 /* Returns true if the module's name has components of the list "a|b.c", in their order, or if the list is "*". */
@@ -360,35 +359,14 @@ static bool is_listed(const char *list, const char *module, size_t length)
     return false;
 }
 
-/* Returns the list at `column` of the row of config.json that has a component of the module's name; NULL: none. */
-static const char *find_list(const struct architectures *found, size_t column, const char *module, size_t length)
+const char *architecture_list(const struct architectures *found, size_t column, const char *module, size_t length)
 {
     for (size_t i = 0; i < found->count; i++) {
         const char *const *list = (const void *)((const char *)found->rows[i] + column);
-        if (found->root[i] && is_listed(*list, module, length))
+        if ((found->root[i] || column == LIST_OF(vllm_keeps)) && is_listed(*list, module, length))
             return *list;
     }
     return NULL;
-}
-
-const char *architecture_needs_weight(const struct architectures *found, const char *module, size_t length)
-{
-    return find_list(found, offsetof(struct architecture, needs_weight), module, length);
-}
-
-const char *architecture_splits(const struct architectures *found, const char *module, size_t length)
-{
-    return find_list(found, offsetof(struct architecture, splits), module, length);
-}
-
-const char *architecture_joins(const struct architectures *found, const char *module, size_t length)
-{
-    return find_list(found, offsetof(struct architecture, joins), module, length);
-}
-
-const char *architecture_ties(const struct architectures *found, const char *module, size_t length)
-{
-    return find_list(found, offsetof(struct architecture, ties), module, length);
 }
 
 bool architecture_lacks_transformers(const struct architectures *found)
@@ -402,14 +380,6 @@ bool architecture_lacks_transformers(const struct architectures *found)
         lacks |= found->root[i] && row->lacks_transformers;
     }
     return lacks;
-}
-
-const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length)
-{
-    for (size_t i = 0; i < found->count; i++)
-        if (is_listed(found->rows[i]->vllm_keeps, module, length))
-            return found->rows[i]->vllm_keeps;
-    return NULL;
 }
 
 enum module_kind architecture_kind_of_experts(const struct architectures *found, const char *name, size_t length)

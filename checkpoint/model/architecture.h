@@ -5,6 +5,8 @@
  * general rule for what has no row. */
 #pragma once
 
+#include <stddef.h>
+
 #include "model/model.h"
 
 /* Kinds of modules with a 2-D weight. All but MODULE_LINEAR stay as they are. */
@@ -44,7 +46,7 @@ struct architecture {
     /* The same of modules whose weights several layers share, once in the file: transformers ties them without their
      * scales and loads them in no format. */
     const char *ties;
-    bool plain_experts; /* transformers loads its experts only unquantized, as the file of the model has them */
+    bool plain_experts;      /* transformers loads its experts only unquantized, as the file of the model has them */
     bool lacks_vllm;         /* vLLM has no class of it */
     bool lacks_transformers; /* transformers has no class of it */
     /* Names that transformers gives a module and the file does not: FROM>TO, components that stand anywhere in the
@@ -123,25 +125,17 @@ enum module_kind architecture_kind(const struct architectures *found, const char
 /* Returns true if the module is inside a numbered block. */
 bool architecture_in_block(const char *module, size_t length);
 
-/* Returns the list of needs_weight that has a component of the module's name; NULL: none. */
-const char *architecture_needs_weight(const struct architectures *found, const char *module, size_t length);
-
-/* The same of the lists splits, joins and ties. */
-const char *architecture_splits(const struct architectures *found, const char *module, size_t length);
-const char *architecture_joins(const struct architectures *found, const char *module, size_t length);
-const char *architecture_ties(const struct architectures *found, const char *module, size_t length);
+/* Returns the list of a row that has a component of the module's name; NULL: none. `column` is its place: that of
+ * vllm_keeps, or, in the rows of config.json alone, needs_weight, splits, joins or ties. */
+#define LIST_OF(column) offsetof(struct architecture, column)
+const char *architecture_list(const struct architectures *found, size_t column, const char *module, size_t length);
 
 /* Returns true if transformers loads the experts of the model only unquantized. */
 bool architecture_plain_experts(const struct architectures *found);
 
-/* Returns true if transformers does not have the model. */
+/* Returns true if a runtime does not have the model. */
 bool architecture_lacks_transformers(const struct architectures *found);
-
-/* Returns true if vLLM does not have the model. */
 bool architecture_lacks_vllm(const struct architectures *found);
-
-/* Returns the list of vllm_keeps that has a component of the module's name; NULL: none. */
-const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length);
 
 /* Returns which of the kinds from MODULE_EXPERTS on the tensor's name, or that of its module, is; MODULE_LINEAR: none.
  */

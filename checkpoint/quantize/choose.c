@@ -97,7 +97,8 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
         return WEIGHT_NO_FLOAT;
     if (is_uneven(w, &c->config->groups[w->group].weights))
         return WEIGHT_UNEVEN;
-    return architecture_vllm_keeps(c->architectures, w->name, w->module) ? WEIGHT_VLLM_KEEPS : WEIGHT_TAKEN;
+    return architecture_list(c->architectures, LIST_OF(vllm_keeps), w->name, w->module) ? WEIGHT_VLLM_KEEPS
+                                                                                        : WEIGHT_TAKEN;
 }
 
 /* Returns true if a layer that vLLM builds unquantized costs no other runtime anything: it is in no numbered block, or

@@ -73,15 +73,14 @@ static unsigned devices_of(const struct selection *selection, const struct quant
     return devices;
 }
 
-/* Returns the first layer of the group that is in such a list of the architecture, and the list; NULL: none. */
-static const struct weight *find_listed(const struct selection *selection, const struct quant_group *g,
-                                        const char *(*list_of)(const struct architectures *, const char *, size_t),
+/* Returns the first layer of the group that is in a list of the architecture, and the list; NULL: none. */
+static const struct weight *find_listed(const struct selection *selection, const struct quant_group *g, size_t column,
                                         const char **list)
 {
     for (size_t i = 0; i < selection->weights.count; i++) {
         const struct weight *w = &selection->weights.items[i];
         if (w->reason == WEIGHT_TAKEN && w->ndim == 2 && g == &selection->config.groups[w->group] &&
-            (*list = list_of(&selection->inputs->architectures, w->name, w->module)) != NULL)
+            (*list = architecture_list(&selection->inputs->architectures, column, w->name, w->module)) != NULL)
             return w;
     }
     *list = NULL;
@@ -107,12 +106,12 @@ void runtime_support_of_group(struct runtime_support *support, const struct sele
     const char *keeps, *needs = NULL, *splits = NULL, *joins = NULL, *ties;
     bool stacked;
     const struct weight *expert = find_expert(selection, group, &stacked);
-    const struct weight *kept = find_listed(selection, group, architecture_vllm_keeps, &keeps);
-    const struct weight *tied = find_listed(selection, group, architecture_ties, &ties);
-    const struct weight *bare = packed ? find_listed(selection, group, architecture_needs_weight, &needs) : NULL;
-    const struct weight *split = single || whole ? find_listed(selection, group, architecture_splits, &splits) : NULL;
+    const struct weight *kept = find_listed(selection, group, LIST_OF(vllm_keeps), &keeps);
+    const struct weight *tied = find_listed(selection, group, LIST_OF(ties), &ties);
+    const struct weight *bare = packed ? find_listed(selection, group, LIST_OF(needs_weight), &needs) : NULL;
+    const struct weight *split = single || whole ? find_listed(selection, group, LIST_OF(splits), &splits) : NULL;
     const struct weight *joined =
-        single || format->words ? find_listed(selection, group, architecture_joins, &joins) : NULL;
+        single || format->words ? find_listed(selection, group, LIST_OF(joins), &joins) : NULL;
     *support = (struct runtime_support){.devices = devices_of(selection, group, expert != NULL)};
     struct refusal *vllm = &support->vllm, *transformers = &support->transformers;
     if (strcmp(VLLM_OF(selection), "0") == 0) { /* rows that were made without a vLLM */
