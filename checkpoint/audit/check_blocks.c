@@ -113,20 +113,6 @@ static void count_wrong(struct tensor_check *c, const unsigned char *data, int64
         count_in(c, data, before, blocks, 8);
 }
 
-static int read_numbers(const struct gguf_tensor *t, const unsigned char *blocks, const struct tensor_check *c,
-                        int64_t rows, float *numbers)
-{
-    const qobs_gguf_dequantize_args args = {.struct_size = sizeof args,
-                                            .type = t->type.name,
-                                            .rows = rows,
-                                            .columns = c->columns,
-                                            .blocks = blocks,
-                                            .blocks_size = bytes_of(t, c->columns, rows),
-                                            .out = numbers,
-                                            .out_size = (size_t)(rows * c->columns) * sizeof *numbers};
-    return qobs_gguf_dequantize(&args, NULL);
-}
-
 static int compare(struct tensor_check *c, const unsigned char *data, int64_t first, int64_t rows)
 {
     const struct gguf_tensor *t = c->pair->stored, *of = c->pair->original;
@@ -136,9 +122,10 @@ static int compare(struct tensor_check *c, const unsigned char *data, int64_t fi
     c->changed = c->changed || of->type.number != t->type.number || memcmp(original, data, bytes) != 0;
     int status = QOBS_OK;
     if (c->numbers) {
-        status = read_numbers(of, original, c, rows, c->numbers);
+        status = gguf_read_numbers(of->type.name, rows, c->columns, original, bytes, c->numbers, NULL);
         if (status == QOBS_OK)
-            status = read_numbers(t, data, c, rows, c->numbers + count);
+            status = gguf_read_numbers(t->type.name, rows, c->columns, data, bytes_of(t, c->columns, rows),
+                                       c->numbers + count, NULL);
         if (status == QOBS_OK)
             status = gguf_add_error(&c->difference, c->numbers, c->numbers + count, (int64_t)count, NULL);
     }

@@ -309,3 +309,17 @@ const unsigned char *gguf_value_text(enum gguf_kind kind, const unsigned char *a
         snprintf(text, size, "%" PRId64, (int64_t)extended(bits, kind));
     return at + (kind == GGUF_STRING ? 8 + bits : sizes[kind]);
 }
+
+int gguf_read_numbers(const char *type, int64_t rows, int64_t columns, const void *blocks, size_t bytes, float *numbers,
+                      qobs_error *error)
+{
+    const qobs_gguf_dequantize_args args = {.struct_size = sizeof args,
+                                            .type = type,
+                                            .rows = rows,
+                                            .columns = columns,
+                                            .blocks = blocks,
+                                            .blocks_size = bytes,
+                                            .out = numbers,
+                                            .out_size = (size_t)(rows * columns) * sizeof *numbers};
+    return qobs_gguf_dequantize(&args, error);
+}

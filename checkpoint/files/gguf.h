@@ -83,6 +83,10 @@ bool gguf_whole_number(const struct gguf_key *key, uint64_t *number);
 /* Writes the value at `at` as text that fits into `size` bytes, and returns where the next one begins. */
 const unsigned char *gguf_value_text(enum gguf_kind kind, const unsigned char *at, char *text, size_t size);
 
+/* Reads the numbers of blocks that lie in `bytes` bytes. Returns a status. */
+int gguf_read_numbers(const char *type, int64_t rows, int64_t columns, const void *blocks, size_t bytes, float *numbers,
+                      qobs_error *error);
+
 /* Returns the bytes of a key's values in the file. */
 size_t gguf_values_size(const struct gguf_key *key);
 

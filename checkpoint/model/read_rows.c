@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "files/bus_errors.h"
+#include "files/gguf.h"
 #include "model/read_words.h"
 #include "model/weights.h"
 #include "qobs/format.h"
@@ -279,26 +280,11 @@ void weight_read_scales(const struct weight *w, int64_t first, int64_t count, fl
     }
 }
 
-/* The numbers of rows of blocks. Columns and sizes fit, for the file was checked. */
-static void read_blocks(const struct weight *w, int64_t first, int64_t count, float *out)
-{
-    const qobs_gguf_dequantize_args args = {.struct_size = sizeof args,
-                                            .type = w->source_codes.blocks->name,
-                                            .rows = count,
-                                            .columns = w->shape[1],
-                                            .blocks = w->data + first * w->row_bytes,
-                                            .blocks_size = (size_t)(count * w->row_bytes),
-                                            .out = out,
-                                            .out_size = (size_t)(count * w->shape[1]) * sizeof *out};
-    qobs_gguf_dequantize(&args, NULL); /* fails for wrong arguments only */
-}
-
 bool weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out)
 {
-    if (w->source_codes.blocks) {
-        read_blocks(w, first, count, out);
-        return true;
-    }
+    if (w->source_codes.blocks) /* their columns and sizes fit, for the file was checked */
+        return gguf_read_numbers(w->source_codes.blocks->name, count, w->shape[1], w->data + first * w->row_bytes,
+                                 (size_t)(count * w->row_bytes), out, NULL) == QOBS_OK;
     if (!w->source_codes.format)
         return gather(w, first, count, out);
     if (w->ndim == 3)

@@ -169,15 +169,8 @@ static int read_numbers(const char *type, const struct piece *p, const void *blo
                         const struct weight_job *job, struct fail *f)
 {
     qobs_error error = {0};
-    const qobs_gguf_dequantize_args args = {.struct_size = sizeof args,
-                                            .type = type,
-                                            .rows = p->count,
-                                            .columns = p->columns,
-                                            .blocks = blocks,
-                                            .blocks_size = size,
-                                            .out = numbers,
-                                            .out_size = (size_t)(p->count * p->columns) * sizeof *numbers};
-    return qobs_gguf_dequantize(&args, &error) == QOBS_OK ? QOBS_OK : failure(p, job, &error, f);
+    const int status = gguf_read_numbers(type, p->count, p->columns, blocks, size, numbers, &error);
+    return status == QOBS_OK ? QOBS_OK : failure(p, job, &error, f);
 }
 
 int gguf_add_error(struct gguf_error *sums, const float *x, const float *y, int64_t count, qobs_error *error)

@@ -111,16 +111,8 @@ static int print_numbers(const struct gguf_tensor *tensor)
     qobs_error error;
     for (uint64_t from = 0; from < tensor->elements; from += PIECE) {
         const uint64_t n = tensor->elements - from < PIECE ? tensor->elements - from : PIECE;
-        const qobs_gguf_dequantize_args args = {.struct_size = sizeof args,
-                                                .type = tensor->type.name,
-                                                .rows = 1,
-                                                .columns = (int64_t)n,
-                                                .blocks = tensor->data + from / block * tensor->type.block_size,
-                                                .blocks_size = n / block * tensor->type.block_size,
-                                                .out = numbers,
-                                                .out_size = n * sizeof *numbers};
-        const int status = qobs_gguf_dequantize(&args, &error);
-        if (status != QOBS_OK)
+        if (gguf_read_numbers(tensor->type.name, 1, (int64_t)n, tensor->data + from / block * tensor->type.block_size,
+                              n / block * tensor->type.block_size, numbers, &error) != QOBS_OK)
             return print_error(EXIT_USAGE, "%s", error.message);
         for (uint64_t i = 0; i < n; i++) {
             smallest = fminf(smallest, numbers[i]);
