@@ -48,17 +48,24 @@ def of_headers(paths):
             yield from declarations(file.read())
 
 
+def by_member(text):
+    lines = (line.partition(": ") for line in text.splitlines())
+    return [f"{head}: {member}\n" for head, _, members in lines for member in members.split("; ")]
+
+
 def main(arguments):
-    headers = sorted((ROOT / "include" / "qobs").glob("*.h"))
-    found = [f"{kind} {name}: {text}\n" for kind, name, text in of_headers(headers)]
+    headers, found = sorted((ROOT / "include" / "qobs").glob("*.h")), {}
+    for kind, name, text in of_headers(headers):
+        found.setdefault(f"{kind} {name}: ", []).append(text)
+    text = "".join(f"{head}{'; '.join(members)}\n" for head, members in found.items())
     if arguments == ["--write"]:
-        FILE.write_text("".join(found), encoding="utf-8")
+        FILE.write_text(text, encoding="utf-8")
         return 0
-    expected = FILE.read_text(encoding="utf-8").splitlines(keepends=True)
-    difference = list(difflib.unified_diff(expected, found, FILE.name, "the headers", n=0))
+    difference = list(difflib.unified_diff(by_member(FILE.read_text(encoding="utf-8")), by_member(text), FILE.name,
+                                           "the headers", n=0))
     sys.stdout.writelines(difference)
-    functions = sum(line.startswith("function") for line in found)
-    print(f"{len(found)} lines, {functions} functions; public_api.py --write takes what the headers say")
+    functions = sum(head.startswith("function") for head in found)
+    print(f"{len(found)} declarations, {functions} functions; public_api.py --write takes what the headers say")
     return int(bool(difference) or functions == 0)
 
 

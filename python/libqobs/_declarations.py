@@ -77,7 +77,7 @@ def _read() -> None:
         for line in file:
             head, text = line.rstrip("\n").split(": ", 1)
             kind, name = head.split()
-            found[kind].setdefault(name, []).append(text)
+            found[kind][name] = text.split("; ")
     CONSTANTS.update((name, int(text)) for name, (text,) in found["constant"].items())
     for name, members in found["enum"].items():
         _SCALARS[name], last = c_int, -1
