@@ -60,7 +60,6 @@ class Dropin:
             warnings.warn(f"qobs: the drop-in was made for {self._package} {tested}, not for {version}", stacklevel=3)
         return not self._replaced
 
-    @property
     def installed(self) -> bool:
         """Returns True if functions are replaced."""
         return bool(self._replaced)

@@ -27,6 +27,7 @@ from ._functions import search as _search
 from ._quantizer import Quantizer
 
 _dropin = Dropin("llmcompressor", "0.14")
+installed = _dropin.installed
 
 
 def install(*, strict: bool = False) -> None:
@@ -52,11 +53,6 @@ def uninstall() -> None:
     """Puts upstream's functions back."""
     _dropin.uninstall()
     _forget()
-
-
-def installed() -> bool:
-    """Returns True if the functions are replaced."""
-    return _dropin.installed
 
 
 def _get_min_max(observed: Any) -> Any:

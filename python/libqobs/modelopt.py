@@ -24,6 +24,7 @@ from ._minmax import minmax
 from ._observer import Observer
 
 _dropin = Dropin("modelopt", "0.47", "0.48")
+uninstall, installed = _dropin.uninstall, _dropin.installed
 
 
 def install(*, strict: bool = False) -> None:
@@ -37,16 +38,6 @@ def install(*, strict: bool = False) -> None:
         _dropin.replace(histogram, "_compute_amax_entropy", "modelopt.entropy", _compute_amax_entropy)
         _dropin.replace_method(mse.MseCalibrator, "collect", "modelopt.MseCalibrator", _collect_errors)
         _dropin.replace_method(mse.NVFP4MSECalibrator, "_run_reference_collect", "modelopt.NVFP4MSECalibrator", _sweep)
-
-
-def uninstall() -> None:
-    """Puts upstream's functions back."""
-    _dropin.uninstall()
-
-
-def installed() -> bool:
-    """Returns True if the functions are replaced."""
-    return _dropin.installed
 
 
 def _reduce_amax(input: Any, axis: Any = None, keepdims: bool = True, squeeze_scalar: bool = True) -> Any:

@@ -19,6 +19,7 @@ from ._library import NonfiniteError
 from ._observer import Observer
 
 _dropin = Dropin("onnxruntime", "1.32")
+uninstall, installed = _dropin.uninstall, _dropin.installed
 
 
 def install(*, strict: bool = False, streaming: bool = False) -> None:
@@ -39,16 +40,6 @@ def install(*, strict: bool = False, streaming: bool = False) -> None:
             original = calibrate.HistogramCalibrater.collect_data
             _dropin.replace_method(calibrate.HistogramCalibrater, "collect_data", "onnxruntime.streaming",
                                    lambda self, data_reader: _stream(original, self, data_reader))
-
-
-def uninstall() -> None:
-    """Puts upstream's methods back."""
-    _dropin.uninstall()
-
-
-def installed() -> bool:
-    """Returns True if the methods are replaced."""
-    return _dropin.installed
 
 
 # Histograms

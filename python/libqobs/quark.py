@@ -25,6 +25,7 @@ from ._minmax import minmax
 from ._tensor import view
 
 _dropin = Dropin("quark", "0.13")
+uninstall, installed = _dropin.uninstall, _dropin.installed
 
 
 def install(*, strict: bool = False) -> None:
@@ -43,16 +44,6 @@ def install(*, strict: bool = False) -> None:
                 ("PerTensorPowOf2MinMSEObserver", "_calculate_one_batch_quant_param", _power_of_two),
                 ("PerChannelPowOf2MinMSEObserver", "_calculate_one_batch_quant_param", _powers_of_two)):
             _dropin.replace_method(getattr(observer, name), method, f"quark.{name}", attempt)
-
-
-def uninstall() -> None:
-    """Puts upstream's methods back."""
-    _dropin.uninstall()
-
-
-def installed() -> bool:
-    """Returns True if the methods are replaced."""
-    return _dropin.installed
 
 
 def _store(self: Any, low: Any, high: Any, dtype: Any) -> None:

@@ -28,6 +28,7 @@ from ._observer import Observer
 
 _core = Dropin("torch.ao", "2.13", "2.14", "2.15")
 _torchao = Dropin("torchao", "0.18")
+installed = _core.installed
 _combines: set[Any] = set()  # upstream's _combine_histograms, which qobs reproduces; subclasses may have another
 _losses: set[Any] = set()  # the same of loss_fn and mse
 
@@ -68,11 +69,6 @@ def uninstall() -> None:
     """Puts upstream's methods back."""
     _torchao.uninstall()
     _core.uninstall()
-
-
-def installed() -> bool:
-    """Returns True if the methods are replaced."""
-    return _core.installed
 
 
 def _replace(dropin: Dropin, cls: type, name: str, package: str, attempt: Callable[..., Any]) -> None:
