@@ -6,15 +6,8 @@
 #define QOBS_TEST_GOLDEN_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 #undef fail /* cmocka's macro; the program has a function of that name */
 
 #include "files/json.h"

@@ -4,18 +4,8 @@
 /* Shared by tests of the public functions: short ways to make objects and to say what a call must answer. */
 #ifndef QOBS_TEST_OBSERVING_H
 #define QOBS_TEST_OBSERVING_H
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "qobs/qobs.h"
+#include "unit.h"
 
 /* The error of the last call. */
 static qobs_error error;

@@ -6,16 +6,10 @@
  * NaN and infinities are refused, left out, or propagated.
  *
  *   test_absmax [SEED [CASE]] */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "layouts.h"
 #include "repeats.h"
 #include "threads.h"
+#include "unit.h"
 
 enum { BATCHES = 2 };
 
@@ -190,7 +184,6 @@ static void run(const char *test, int64_t number, uint64_t stream, int64_t quant
 
 static void test_small(void **state)
 {
-    (void)state;
     for (int64_t i = 0; i < repeats(300, 1500); i++)
         if (only < 0 || only == i)
             run("small", i, 1, 1, 3000);
@@ -199,7 +192,6 @@ static void test_small(void **state)
 /* Large enough to be cut for threads. */
 static void test_big(void **state)
 {
-    (void)state;
     atomic_store(&loops, 0);
     const size_t cases = (size_t)repeats(4, 20);
     for (int64_t i = 0; i < (int64_t)cases; i++)

@@ -667,7 +667,6 @@ static const struct function *function_named(const char *name)
 
 static void test_complete(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof listed_functions / sizeof *listed_functions; i++) {
         const struct function *f = function_named(listed_functions[i].name);
         if (!f)
@@ -724,14 +723,12 @@ static void make_all(void)
 
 static int set_up(void **state)
 {
-    (void)state;
     make_all();
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     qobs_config *const configs[] = {minmax_config,   mse_config,   old_config,
                                     modelopt_config, torch_config, percentile_config};
     qobs_observer *const observers[] = {minmax_observer,    mse_observer,     old_observer,   imatrix_observer,

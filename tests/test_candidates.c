@@ -142,7 +142,6 @@ static unsigned char *results_of(size_t search, const char *more_settings, size_
 
 static void test_same_bits(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         size_t size, other_size;
         unsigned char *bytes = results_of(i, "", 1, "scalar", false, &size);
@@ -162,7 +161,6 @@ static void test_same_bits(void **state)
 /* NaN of many payloads: the instruction set must not decide which of them are left. */
 static void test_same_nan(void **state)
 {
-    (void)state;
     static float kept[MOST_ROWS * COLUMNS];
     memcpy(kept, values[0], sizeof kept);
     for (uint32_t i = 0; i < MOST_ROWS * COLUMNS; i += 1 + i % 11) {
@@ -220,7 +218,6 @@ static void expect_same(const qobs_observer *a, const qobs_observer *b)
 /* Saved between two batches, nothing is lost. */
 static void test_reloaded(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         qobs_observer *o = make_search(i);
         observe_batch(o, 0);
@@ -239,7 +236,6 @@ static void test_reloaded(void **state)
 /* The reference amax and the error weights are saved if they are set before the first batch. */
 static void test_given(void **state)
 {
-    (void)state;
     qobs_observer *o = make("modelopt.MseCalibrator", "num_bits=4;axis=0"),
                   *plain = make("modelopt.MseCalibrator", "num_bits=4;axis=0");
     float amax[MOST_ROWS], weight[COLUMNS], found[MOST_ROWS], other[MOST_ROWS];
@@ -277,7 +273,6 @@ static void test_given(void **state)
  * like another. */
 static void test_merged(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         qobs_observer *a = make_search(i), *b = make_search(i);
         qobs_observer *empty = make(searches[i].preset, searches[i].settings);
@@ -308,7 +303,6 @@ static void test_merged(void **state)
 /* A block's choice keeps its exponent under a larger magnitude, as far as `scope` goes. */
 static void test_merged_steps(void **state)
 {
-    (void)state;
     const char *settings = "dtype=fp4;ch_axis=-1;group_size=4;scope=2";
     qobs_observer *a = make("quark.PerBlockMXDiffsObserver", settings),
                   *b = make("quark.PerBlockMXDiffsObserver", settings);
@@ -328,7 +322,6 @@ static void test_merged_steps(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     qobs_observer *o = make("modelopt.NVFP4MSECalibrator", "");
     const qobs_tensor two = tensor(QOBS_F32, F32(1, 2), 2), negative = tensor(QOBS_F32, F32(-1), 1),
                       one = tensor(QOBS_F32, F32(7), 1);

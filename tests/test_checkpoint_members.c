@@ -8,14 +8,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <setjmp.h>
-#include <cmocka.h>
+
+#include "unit.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -320,7 +315,6 @@ static void test_member(void **state)
 
 static void test_functions(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         qobs_error error = {0};
         if (members[i].kind != SIZE) /* one of each function */
@@ -385,7 +379,6 @@ static bool was_flushed(const char *path, size_t first, size_t end)
 /* After a power cut an output that has its name holds all of its bytes. */
 static void test_flushed(void **state)
 {
-    (void)state;
     union arguments a = valid("quantize");
     char path[2 * PATH_MAX], parent[PATH_MAX];
     size_t files = 0;

@@ -4,14 +4,6 @@
 /* Kernels that quantize to codes: every dtype, kind of code and arithmetic on every usable instruction set against a
  * slow computation; every 16-bit number with many scales. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "check/exercised.h"
 #include "check/upper_halves.h"
@@ -20,6 +12,7 @@
 #include "number/q8_block.h"
 #include "qobs/format.h"
 #include "repeats.h"
+#include "unit.h"
 
 enum { WAYS = 20 };
 
@@ -231,7 +224,6 @@ static void check_back(const struct code_way *way, qobs_dtype dtype, bool column
 
 static void test_back(void **state)
 {
-    (void)state;
     struct code_way ways[WAYS];
     make_ways(ways);
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
@@ -337,7 +329,6 @@ static void check_quotients(const struct code_way *way, double scale, size_t ste
 
 static void test_every_quotient(void **state)
 {
-    (void)state;
     static const struct code_way ways[] = {{QOBS_CODE_INTEGER, 8, false},
                                            {QOBS_CODE_INTEGER, 4, false},
                                            {QOBS_CODE_E4M3, 8, false},
@@ -356,7 +347,6 @@ static void test_every_quotient(void **state)
 /* Scales in float for which a quotient is at a threshold of e2m1 or a few roundings away from it. */
 static void test_near_ties(void **state)
 {
-    (void)state;
     static const double ties[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
     static const struct code_way way = {QOBS_CODE_E2M1, 4, true};
     for (size_t t = 0; t < sizeof ties / sizeof *ties; t++)
@@ -372,7 +362,6 @@ static void test_near_ties(void **state)
  * scales that are powers of two. Most numbers become codes that are neither subnormal nor the largest. */
 static void test_short_runs(void **state)
 {
-    (void)state;
     enum { RUNS = 35, LONGEST = 64 };
     static const struct code_way ways[] = {{QOBS_CODE_E2M1, 4, false}, {QOBS_CODE_E2M1, 4, true},
                                            {QOBS_CODE_E4M3, 8, false}, {QOBS_CODE_INTEGER, 4, false},
@@ -411,7 +400,6 @@ static void test_short_runs(void **state)
 /* Numbers of which the kernel is told that they are bounded: every BF16 up to 2^14 scales. */
 static void test_bounded(void **state)
 {
-    (void)state;
     static uint16_t x[65536];
     static unsigned char codes[65536];
     for (int bits = 3; bits <= 8; bits++)
@@ -449,7 +437,6 @@ static void test_bounded(void **state)
 /* Random bytes with every offset, and all counts around the lines of a cache. */
 static void test_pack_pairs(void **state)
 {
-    (void)state;
     enum { CODES = 2 * 200 };
     unsigned char codes[CODES], packed[CODES / 2 + 1];
     for (size_t t = 0; qobs_kernel_tables[t]; t++) {
@@ -517,7 +504,6 @@ static void check_pairs(const struct code_way *way, qobs_dtype dtype, size_t len
 
 static void test_pairs(void **state)
 {
-    (void)state;
     static const struct code_way ways[] = {{QOBS_CODE_INTEGER, 4, false},
                                            {QOBS_CODE_INTEGER, 3, false},
                                            {QOBS_CODE_INTEGER, 4, true},
@@ -612,7 +598,6 @@ static void check_products(const struct code_way *way, qobs_dtype dtype, bool bo
 
 static void test_products(void **state)
 {
-    (void)state;
     static const struct code_way int8 = {QOBS_CODE_INTEGER, 8, true}, e4m3 = {QOBS_CODE_E4M3, 8, true};
     for (size_t d = 0; d < 3; d++) /* not F64 */
         for (size_t length = 0; length < 200; length++) {
@@ -715,7 +700,6 @@ static void check_blocks(enum q8_block block, qobs_dtype dtype, size_t count)
 static void test_blocks(void **state)
 {
     static const enum q8_block kinds[] = {Q8_0_X86, Q8_0_ARM, Q8_K_X86, Q8_K_ARM};
-    (void)state;
     for (size_t d = 0; d < 3; d++) /* not F64 */
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
             for (size_t count = 0; count <= MOST_BLOCKS; count++)
@@ -725,7 +709,6 @@ static void test_blocks(void **state)
 /* Comes last. */
 static void test_every_slot(void **state)
 {
-    (void)state;
     unsigned functions;
     for (size_t t = 0; qobs_kernel_tables[t]; t++)
         assert_true(!qobs_kernel_tables[t]->usable() ||

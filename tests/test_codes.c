@@ -4,18 +4,11 @@
 /* qobs_quantize with its sums, qobs_dequantize and qobs_measure_error: every granularity, rows of larger tensors,
  * threads, wrong arguments. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "codes.h"
 #include "qobs/stateless.h"
 #include "threads.h"
+#include "unit.h"
 
 static size_t threads = 3;
 static const qobs_executor executor = {
@@ -280,7 +273,6 @@ static void test_tensors(void **state)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     qobs_config *llmc, *wide, *torch;
     float x[6] = {0}, scales[2] = {1, 1}, out[6] = {7};
     unsigned char codes[6] = {7};
@@ -357,7 +349,6 @@ static void test_measure_error(void **state)
     enum { ROWS = 37, COLUMNS = 53, STEP = 2 };
     static const qobs_dtype dtypes[] = {QOBS_F32, QOBS_BF16, QOBS_F16, QOBS_F64};
     static double memory[2][ROWS * COLUMNS * STEP];
-    (void)state;
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
         for (int layout = 0; layout < 4; layout++) {
             const int64_t size = (int64_t)qobs_dtype_size(dtypes[d]), shape[] = {ROWS, 1, COLUMNS};

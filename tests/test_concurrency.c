@@ -180,7 +180,6 @@ static void run_numbered(void *(*what)(void *))
 
 static void test_different_observers(void **state)
 {
-    (void)state;
     run_numbered(observe_all);
     run_numbered(observe_or_change);
     atomic_store(&loops, 0);
@@ -225,7 +224,6 @@ static void *read_all(void *argument)
 
 static void test_one_observer(void **state)
 {
-    (void)state;
     qobs_observer *observers[EVERY_PRESET];
     void *arguments[THREADS];
     for (size_t i = 0; i < EVERY_PRESET; i++)

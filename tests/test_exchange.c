@@ -83,7 +83,6 @@ static void expect_same_state(const qobs_observer *o, const unsigned char *bytes
 
 static void test_exchange(void **state)
 {
-    (void)state;
     for (size_t i = 0; preset_at(i); i++) {
         const struct every_preset *p = preset_at(i);
         qobs_observer *o = observed(p), *back = NULL;

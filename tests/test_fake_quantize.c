@@ -4,15 +4,6 @@
 /* Fake-quantize of tensors: every granularity, any strides, in place, on threads, against a slow computation. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/fpenv.h"
 #include "kernels/dispatch.h"
@@ -24,6 +15,7 @@
 #include "quantize/fake_quantize.h"
 #include "repeats.h"
 #include "calls.h"
+#include "unit.h"
 
 struct extents {
     int ndim;
@@ -479,7 +471,6 @@ static void test_tensors(void **state)
 /* Without a format it is the configuration's integers. */
 static void test_format_of_configuration(void **state)
 {
-    (void)state;
     qobs_config *config;
     const float x[4] = {-100, 0.26f, 3.6f, 100}, one = 0.5f;
     const int64_t four = 4, single = 1;
@@ -519,7 +510,6 @@ static void refuse(const qobs_config *config, const qobs_format *format, const q
 
 static void test_refusals(void **state)
 {
-    (void)state;
     qobs_config *llmc, *torch, *quark, *placeholder;
     float x[6] = {0}, s[3] = {1, 1, 1}, out[6] = {7, 7, 7, 7, 7, 7};
     int32_t z[3] = {0, 0, 300};
@@ -580,7 +570,6 @@ static void give_back(void *context, void *memory, size_t size)
 /* At every allocation in turn; what was given is freed (a leak checker sees to that) and nothing is written. */
 static void test_no_memory(void **state)
 {
-    (void)state;
     size_t left;
     const qobs_allocator allocator = {sizeof allocator, no_memory, give_back, &left};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .allocator = &allocator};
@@ -609,7 +598,6 @@ static void test_no_memory(void **state)
 /* Results do not depend on the caller's rounding and flush modes, which stay as they were. */
 static void test_modes(void **state)
 {
-    (void)state;
 #if defined(__x86_64__)
     enum { N = 512 };
     uint16_t x[N], expected[N], got[N], scale = 0x0040; /* a subnormal bf16 */
@@ -640,7 +628,6 @@ static void test_modes(void **state)
 
 static void test_empty(void **state)
 {
-    (void)state;
     const int64_t shape[2] = {0, 4};
     const qobs_tensor value = {sizeof value, NULL, QOBS_F32, 2, shape, NULL};
     qobs_config *config;

@@ -98,7 +98,6 @@ static void compare(size_t format, qobs_dtype dtype, int axis, bool transposed, 
 
 static void test_slow_computation(void **state)
 {
-    (void)state;
     for (size_t format = 0; format < sizeof formats / sizeof *formats; format++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
             for (int axis = -1; axis < 2; axis++)
@@ -109,7 +108,6 @@ static void test_slow_computation(void **state)
 /* NaN stays NaN, infinity becomes the largest number. */
 static void test_nonfinite(void **state)
 {
-    (void)state;
     float value[] = {NAN, INFINITY, -INFINITY}, two = 2;
     const int64_t shape[] = {3};
     const qobs_tensor tensor = {sizeof tensor, value, QOBS_F32, 1, shape, NULL};
@@ -133,7 +131,6 @@ static void test_nonfinite(void **state)
 
 static void test_threads(void **state)
 {
-    (void)state;
     static float value[LARGE], one[LARGE], many[LARGE];
     float amax[64];
     const size_t threads = 5;
@@ -165,7 +162,6 @@ static void test_threads(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     static float value[] = {-1, 2, 3, 4}, scales[] = {1, 1};
     static int8_t integers[] = {1, 1};
     static const int64_t shape[] = {2, 2}, pair[] = {2}, single[] = {1};

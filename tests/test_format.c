@@ -5,21 +5,13 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/fpenv.h"
 #include "number/format.h"
 #include "number/number.h"
 #include "qobs/format.h"
 #include "calls.h"
+#include "unit.h"
 
 /* ---- Definitions ------------------------------------------------------------------------------------------------- */
 
@@ -250,7 +242,6 @@ static uint32_t random_bits(void)
 
 static void test_table_is_complete(void **state)
 {
-    (void)state;
     assert_int_equal(qobs_format_count(), DEFINITIONS);
     for (size_t i = 0; i < DEFINITIONS; i++) {
         const struct definition *d = &definitions[i];
@@ -269,7 +260,6 @@ static void test_table_is_complete(void **state)
 
 static void test_names(void **state)
 {
-    (void)state;
     static const char *const same[][2] = {
         {"float8_e4m3fn", "fp8_e4m3"},
         {"torch.float8_e4m3fn", "fp8_e4m3"},
@@ -468,7 +458,6 @@ static void test_modes(void **state)
 /* Results of torch's casts, as facts beside the definition. */
 static void test_known(void **state)
 {
-    (void)state;
     const qobs_format *e4m3 = qobs_format_find("e4m3"), *e5m2 = qobs_format_find("e5m2"),
                       *e2m1 = qobs_format_find("fp4");
     assert_true(qobs_format_round(e4m3, 464, false) == 448);

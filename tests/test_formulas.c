@@ -11,7 +11,6 @@ static float weight[ROWS][COLUMNS], activations[SAMPLES][COLUMNS];
 
 static int make_numbers(void **state)
 {
-    (void)state;
     uint32_t x = 1;
     for (int i = 0; i < (ROWS + SAMPLES) * COLUMNS; i++) {
         x = x * 1664525 + 1013904223;
@@ -48,7 +47,6 @@ static const struct {
 /* Weights that BF16 and F64 hold exactly, with a stride between columns, give the scales of the same floats. */
 static void test_dtypes_and_strides(void **state)
 {
-    (void)state;
     static float rounded[ROWS][COLUMNS];
     static double wide[ROWS][2 * COLUMNS];
     static uint16_t narrow[ROWS][COLUMNS];
@@ -83,7 +81,6 @@ static void test_dtypes_and_strides(void **state)
 /* Sums and largest magnitudes of samples that two observers have seen are those of all samples. */
 static void test_merged_samples(void **state)
 {
-    (void)state;
     for (size_t k = 2; k < sizeof every / sizeof *every; k++) {
         if (strcmp(every[k].preset, "nncf.WeightCompression") == 0)
             continue;
@@ -122,7 +119,6 @@ static void expect_config_refused(const char *text, const char *words)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     expect_config_refused("nncf.WeightCompression group_size=0", "group_size|is 0|-1");
     expect_config_refused("nncf.WeightCompression group_size=8 reduction_axes=[0,1]", "reduction_axes|2 axes|group_size 8");
     expect_config_refused("nncf.ScaleEstimation mode=INT8_SYM", "mode|INT8_SYM|4 bits");

@@ -20,7 +20,6 @@ static const float more[] = {-2, 2, -5, 4, 9, -6, 7, -8};
 
 static void test_get_current_min_max(void **state)
 {
-    (void)state;
     qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=2", NULL);
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4);
     float min[4], max[4];
@@ -34,7 +33,6 @@ static void test_get_current_min_max(void **state)
 
 static void test_get_current_global_min_max(void **state)
 {
-    (void)state;
     qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=2", NULL);
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4), none = tensor(QOBS_F32, two_rows, 0, 4);
     float min, max;
@@ -50,7 +48,6 @@ static void test_get_current_global_min_max(void **state)
 /* The moving averages of both are kept apart. */
 static void test_get_min_max(void **state)
 {
-    (void)state;
     static const char settings[] = "base_name=weight;version=2025-10;averaging_constant=0.5;strategy=channel";
     qobs_observer *o = make("llmc.minmax", settings);
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
@@ -71,7 +68,6 @@ static void test_get_min_max(void **state)
 
 static void test_get_global_min_max(void **state)
 {
-    (void)state;
     qobs_observer *o = make("llmc.minmax", "base_name=weight;version=2025-10;averaging_constant=0.5;group_size=2;"
                                            "strategy=tensor_group;type=float;num_bits=4");
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
@@ -97,7 +93,6 @@ static void test_get_global_min_max(void **state)
 
 static void test_global_scale(void **state)
 {
-    (void)state;
     qobs_config *config = make_config("llmc.memoryless_minmax", "strategy=tensor_group;group_size=16", NULL);
     const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
     float g = 5;
@@ -120,7 +115,6 @@ static void test_global_scale(void **state)
 
 static void test_get_qparams(void **state)
 {
-    (void)state;
     qobs_observer *o = make("llmc.minmax", "version=2025-09;averaging_constant=1;strategy=channel;num_bits=4");
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float scale[2];
@@ -149,7 +143,6 @@ static void test_get_qparams(void **state)
 /* Every set of kept axes of a 3-dimensional tensor. */
 static void test_get_qparams_along_dim(void **state)
 {
-    (void)state;
     float data[2 * 3 * 4];
     for (int i = 0; i < 24; i++)
         data[i] = (float)((i * 7 + 5) % 24) - 11;
@@ -197,7 +190,6 @@ static void test_get_qparams_along_dim(void **state)
 
 static void test_calculate_qparams(void **state)
 {
-    (void)state;
     qobs_config *config = make_config("llmc.minmax", "num_bits=4;symmetric=false", NULL);
     float scale[2];
     int8_t zero_point[2];
@@ -210,7 +202,6 @@ static void test_calculate_qparams(void **state)
 /* The dtype of a global scale: what has none, what is no number of it, and presets that take another one or none. */
 static void test_global_scale_dtype(void **state)
 {
-    (void)state;
     static const char fp4[] = "dtype=fp4;ch_axis=1;group_size=8;scale_format=float32";
     static const struct {
         const char *preset, *settings;
@@ -262,7 +253,6 @@ static void test_global_scale_dtype(void **state)
 /* Quark's block scales: e4m3 numbers times the global scale, 1 in place of 0, at most 448. */
 static void test_realigned_scales(void **state)
 {
-    (void)state;
     static const float magnitudes[] = {0, 0.001f, 6, 1344, 1500, INFINITY};
     static const float wanted[] = {0.5f, 0.5f, 1, 224, 224, 224};
     static const float global = 0.5f;
@@ -318,7 +308,6 @@ static void test_calculate_in_every_dtype(void **state)
         double rounding;
     } dtypes[] = {{QOBS_BF16, 0x1p-8}, {QOBS_F16, 0x1p-11}, {QOBS_F64, 0x1p-24}};
     size_t compared = 0;
-    (void)state;
     for (size_t i = 0; preset_at(i); i++) {
         const double expected = scale_of(preset_at(i), QOBS_F32);
         for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++) {
@@ -338,7 +327,6 @@ static void test_calculate_in_every_dtype(void **state)
 
 static void test_record_observed_tokens(void **state)
 {
-    (void)state;
     qobs_observer *o = make("llmc.minmax", "version=2025-09;strategy=tensor"),
                   *quark = make("quark.PerTensorMinMaxObserver", "");
     const float rows[] = {0, 0, -0.0f, 0, 1, 0, NAN, 0};
@@ -375,7 +363,6 @@ static void expect_tokens(qobs_observer *o, const qobs_tensor *value, uint64_t t
  * dtype. */
 static void test_count_tokens(void **state)
 {
-    (void)state;
     static const qobs_dtype all[] = {QOBS_F32, QOBS_BF16, QOBS_F16, QOBS_F64};
     qobs_observer *o = make("quark.PerTensorMinMaxObserver", "");
     for (size_t d = 0; d < 4; d++) {
@@ -405,7 +392,6 @@ static void test_count_tokens(void **state)
 
 static void test_reset(void **state)
 {
-    (void)state;
     qobs_observer *o = make("llmc.minmax", "version=2025-09;averaging_constant=0.5;strategy=tensor");
     assert_ok(observe(o, 2, 4, two_rows));
     qobs_observer_reset(o);
@@ -420,7 +406,6 @@ static void test_reset(void **state)
  * batches. */
 static void test_is_dynamic(void **state)
 {
-    (void)state;
     qobs_observer *o = NULL;
     qobs_config *config = make_config("torch.MovingAverageMinMaxObserver", "is_dynamic=true", NULL);
     assert_refused(qobs_observer_create(&o, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
@@ -443,7 +428,6 @@ static void test_is_dynamic(void **state)
 
 static void test_save_and_merge(void **state)
 {
-    (void)state;
     static const char settings[] = "version=2025-09;averaging_constant=0.5;group_size=3;strategy=group";
     qobs_observer *a = make("llmc.minmax", settings), *b = make("llmc.minmax", settings), *loaded = NULL;
     assert_ok(observe(a, 2, 4, two_rows));
@@ -486,7 +470,6 @@ static void test_save_and_merge(void **state)
 /* No observer, no configuration, no plan: an error, not a crash. */
 static void test_nothing(void **state)
 {
-    (void)state;
     qobs_counts counts = {.struct_size = sizeof counts};
     qobs_result result = {.struct_size = sizeof result};
     qobs_run run;
@@ -525,7 +508,6 @@ static void test_nothing(void **state)
 /* A caller built when qobs_counts ended with `inf`. */
 static void test_older_counts(void **state)
 {
-    (void)state;
     qobs_observer *o = make("llmc.minmax", "");
     assert_ok(observe(o, 2, 4, two_rows));
     struct {
@@ -542,7 +524,6 @@ static void test_older_counts(void **state)
 /* f64 that only f32 cannot hold is infinite to a torch preset, and told as such. */
 static void test_beyond_f32(void **state)
 {
-    (void)state;
     const double data[] = {1, -1e300, 2, 0x1.ffffffp127, 0x1.fffffefffp127, 3};
     const qobs_tensor value = tensor(QOBS_F64, data, 2, 3);
     qobs_observer *o = make("torch.MinMaxObserver", "");
@@ -560,7 +541,6 @@ static void test_beyond_f32(void **state)
 
 static void test_own_name(void **state)
 {
-    (void)state;
     qobs_config *config = make_config("llmc.minmax", "observer=minmax", NULL);
     char text[64];
     bool listed = false;

@@ -4,21 +4,13 @@
 /* ggml.q8_0 and ggml.q8_K: hashes of the blocks of ggml-cpu for x86-64 and Arm64 (tests/golden/ggml_activations.txt,
  * which tests/upstream_ggml.py records) on every usable instruction set, dtypes, strides, threads, scales, and what is
  * refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "gguf_rows.h"
 #include "kernels/dispatch.h"
 #include "number/q8_block.h"
 #include "qobs/quantizer.h"
 #include "qobs/stateless.h"
 #include "threads.h"
+#include "unit.h"
 
 enum { ROWS = 3, COLUMNS = 2304, ELEMENTS = ROWS * COLUMNS, MOST_BYTES = 2 * ELEMENTS };
 
@@ -119,7 +111,6 @@ static void test_golden(void **state)
     int cases = 0;
     unsigned long long expected;
     FILE *const file = fopen(QOBS_GOLDEN_DIR "/ggml_activations.txt", "r");
-    (void)state;
     assert_non_null(file);
     for (; fscanf(file, "%15s %15s", preset, build) == 2; cases++)
         for (int kind = 0; kind < GGUF_KINDS; kind++) {
@@ -135,7 +126,6 @@ static void test_dtypes(void **state)
 {
     static uint16_t halves[ELEMENTS];
     const char *const presets[] = {"ggml.q8_0", "ggml.q8_K"}, *const builds[] = {"x86", "arm64"};
-    (void)state;
     for (int k = 0; k < 8; k++) {
         const bool bf16 = k & 1;
         gguf_fill(value, ELEMENTS, 1);
@@ -161,7 +151,6 @@ static void test_rows(void **state)
     enum { BLOCK = 256, GAP = 5, N = ELEMENTS / BLOCK };
     static float apart[N * (BLOCK + GAP)];
     static unsigned char out[N * (Q8_K_BYTES + GAP)];
-    (void)state;
     gguf_fill(value, ELEMENTS, 12);
     for (size_t i = 0; i < N; i++)
         memcpy(apart + i * (BLOCK + GAP), value + i * BLOCK, BLOCK * sizeof *value);
@@ -198,7 +187,6 @@ static void test_threads(void **state)
     size_t threads = 4;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
-    (void)state;
     gguf_fill(x, MANY * WIDE, 18);
     for (int k = 0; k < 2; k++) {
         const char *preset = k ? "ggml.q8_K" : "ggml.q8_0";
@@ -219,7 +207,6 @@ static void test_scales(void **state)
     static float scales[ELEMENTS / Q8_0_ELEMENTS];
     const int64_t shape[] = {ROWS, COLUMNS};
     const qobs_tensor tensor = {sizeof tensor, value, QOBS_F32, 2, shape, NULL};
-    (void)state;
     gguf_fill(value, ELEMENTS, 18);
     for (int k = 0; k < 2; k++) {
         const char *preset = k ? "ggml.q8_K" : "ggml.q8_0";
@@ -245,7 +232,6 @@ static void test_scales(void **state)
 static void test_layout(void **state)
 {
     qobs_quantized_layout layout = {.struct_size = sizeof layout};
-    (void)state;
     for (int k = 0; k < 2; k++) {
         qobs_quantizer *q = quantizer_of(k ? "ggml.q8_K" : "ggml.q8_0", "x86", QOBS_BF16, 512, NULL);
         assert_int_equal(qobs_quantizer_layout(q, 3, &layout, NULL), QOBS_OK);
@@ -274,7 +260,6 @@ static void not_created(qobs_quantizer_args args, const char *message)
 
 static void test_refused_arguments(void **state)
 {
-    (void)state;
     not_created((qobs_quantizer_args){.columns = 48, .dynamic = 1},
                 "columns: is 48, blocks of ggml.q8_0 need a multiple of 32");
     not_created((qobs_quantizer_args){.columns = 64},
@@ -294,7 +279,6 @@ static void test_refused_runs(void **state)
                                     .codes = blocks,
                                     .codes_size = ROWS * bytes_of_row("ggml.q8_K")};
     qobs_error error;
-    (void)state;
     gguf_fill(value, ELEMENTS, 1);
     value[COLUMNS + 9] = NAN;
     assert_int_equal(qobs_quantizer_run(q, &args, &error), QOBS_ERROR_NONFINITE);
@@ -327,7 +311,6 @@ static void test_refused_codes(void **state)
                                      .codes = blocks,
                                      .codes_size = sizeof blocks};
     qobs_error error;
-    (void)state;
     assert_int_equal(qobs_quantize(&args, &error), QOBS_ERROR_INVALID_ARGUMENT);
     assert_string_equal(error.message,
                         "config: is ggml.q8_0, whose codes lie in blocks; qobs_quantizer_run makes them");

@@ -3,20 +3,11 @@
 
 /* Blocks of GGUF types: hashes of ggml's bytes and numbers (tests/golden/gguf_blocks.txt, which tests/gguf_judge.py
  * records) on every usable instruction set, what is refused, dtypes and threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "gguf_rows.h"
 #include "kernels/dispatch.h"
 #include "qobs/gguf.h"
 #include "threads.h"
+#include "unit.h"
 
 enum { ROWS = 3, COLUMNS = 2304, ELEMENTS = ROWS * COLUMNS };
 
@@ -95,7 +86,6 @@ static void test_golden(void **state)
     int weights, cases = 0;
     unsigned long long of_blocks;
     FILE *const file = fopen(QOBS_GOLDEN_DIR "/gguf_blocks.txt", "r");
-    (void)state;
     assert_non_null(file);
     for (; fscanf(file, "%15s %d", name, &weights) == 2; cases++)
         for (int kind = 0; kind < GGUF_KINDS; kind++) {
@@ -110,7 +100,6 @@ static void test_types(void **state)
 {
     size_t made = 0, i = 0;
     qobs_error error;
-    (void)state;
     for (; qobs_gguf_type_name(i); i++)
         made += described(qobs_gguf_type_name(i)).made;
     assert_null(qobs_gguf_type_name(i + 9));
@@ -137,7 +126,6 @@ static void refused(const qobs_gguf_quantize_args *a, int status, const char *be
 static void test_refusals(void **state)
 {
     qobs_gguf_quantize_args a = arguments("Q4_K");
-    (void)state;
     gguf_fill(value, ELEMENTS, 1);
     value[COLUMNS + 7] = NAN;
     refused(&a, QOBS_ERROR_NONFINITE, "value: row 1, column 7 is NaN");
@@ -183,7 +171,6 @@ static void test_threads_and_halves(void **state)
     static uint16_t halves[MANY * COLUMNS];
     static unsigned char expected[MANY * COLUMNS], got[MANY * COLUMNS];
     qobs_gguf_quantize_args a = arguments("Q5_K");
-    (void)state;
     gguf_fill(many, MANY * COLUMNS, 0);
     gguf_fill_importance(importance, COLUMNS, 0);
     for (size_t i = 0; i < MANY * COLUMNS; i++)

@@ -5,20 +5,13 @@
  * no single code lowers it further, and blocks have the same bytes on every instruction set, for every number of
  * threads and however rows come together. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/dispatch.h"
 #include "number/gguf_scales.h"
 #include "qobs/gguf.h"
 #include "quantize/gguf_numbers.h"
 #include "threads.h"
+#include "unit.h"
 
 enum { ROWS = 6, COLUMNS = 512, ELEMENTS = ROWS * COLUMNS, TOKENS = 600, PASSES = 50 };
 

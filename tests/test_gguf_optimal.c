@@ -4,19 +4,13 @@
 /* Blocks of GGUF types by the search "optimal": no block has a larger error than that of ggml, the bytes are those of
  * every instruction set, and the scales are the best of all that can be stored, tried one by one in double. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "gguf_rows.h"
 #include "kernels/dispatch.h"
 #include "number/gguf_scales.h"
 #include "qobs/gguf.h"
 #include "repeats.h"
+#include "unit.h"
 
 /* The rows that are not refused have WHOLE_BLOCKS blocks of 256 at least. */
 enum { WHOLE_ROWS = 64, COLUMNS = 512, MOST = WHOLE_ROWS * COLUMNS, WHOLE_BLOCKS = 10000 };
@@ -124,7 +118,6 @@ static void check_type(const struct gguf_type *type)
 
 static void test_not_worse(void **state)
 {
-    (void)state;
     rows = repeats(1, WHOLE_ROWS);
     for (const struct gguf_type *type = qobs_gguf_types; !type->refused; type++)
         check_type(type);
@@ -246,7 +239,6 @@ static void check_block(const struct gguf_type *type, int kind, int weights, con
 static void test_brute_force(void **state)
 {
     static const int kinds[] = {1, 2, 7, 12, 15};
-    (void)state;
     rows = 1;
     for (const struct gguf_type *type = qobs_gguf_types; !type->refused; type++) {
         const bool fitted = type->elements == 1 || (type->minimum_at >= 0 && type->scales_at < 0);

@@ -119,7 +119,6 @@ static void compare(const char *method, qobs_dtype dtype, int axis, bool transpo
 
 static void test_layouts(void **state)
 {
-    (void)state;
     static const qobs_dtype dtypes[] = {QOBS_F32, QOBS_BF16, QOBS_F16, QOBS_F64};
     const size_t threads = 5;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, (void *)(uintptr_t)&threads};
@@ -138,7 +137,6 @@ static void test_layouts(void **state)
 /* The left edge of the bin that reaches the share; of zeros alone, that of the bin around 0; the last edge for all. */
 static void test_edges(void **state)
 {
-    (void)state;
     static float value[] = {-4, 1, 2, 3}, zeros[] = {0, 0, 0, 0};
     const int64_t shape[] = {4};
     const qobs_tensor tensor = {sizeof tensor, value, QOBS_F32, 1, shape, NULL};
@@ -157,7 +155,6 @@ static void test_edges(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     static float value[] = {1, 2, NAN, 4};
     const int64_t shape[] = {2, 2}, empty[] = {0, 2};
     const qobs_tensor finite = {sizeof finite, value, QOBS_F32, 1, shape, NULL};

@@ -4,19 +4,12 @@
 /* The Gram of activations as an observer of qobs.local_hessian collects it: sums as the specification orders them, with
  * the same bits on every instruction set and number of threads; merged, saved and cloned; unusable ones. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "check/fused.h"
 #include "number/number.h"
 #include "qobs/qobs.h"
 #include "threads.h"
+#include "unit.h"
 
 enum { MOST_COLUMNS = 300, MOST_TOKENS = 150, CHUNK = 64 };
 
@@ -116,7 +109,6 @@ static void check_sums(const char *text, int64_t columns, int64_t block, int64_t
 
 static void order_of_sums(void **state)
 {
-    (void)state;
     size_t three = 3;
     const qobs_executor executor = {
         .struct_size = sizeof executor, .context = &three, .parallel_for = parallel_for, .threads = three};
@@ -142,7 +134,6 @@ static void order_of_sums(void **state)
 /* Half floats and strides give what their numbers give as float. */
 static void layouts(void **state)
 {
-    (void)state;
     enum { TOKENS = 6 * 11, COLUMNS = 48 };
     static uint16_t bf16[TOKENS * COLUMNS], f16[TOKENS * COLUMNS];
     static float exact[TOKENS * COLUMNS], turned[TOKENS * COLUMNS];
@@ -207,7 +198,6 @@ static void assert_same_sums(const qobs_observer *a, const qobs_observer *b)
 
 static void merging_and_saving(void **state)
 {
-    (void)state;
     const char *const text = "qobs.local_hessian group_size=32 hessian_block_size=64";
     qobs_observer *parts[2] = {open_observer(text, NULL), open_observer(text, NULL)};
     qobs_observer *whole = open_observer(text, NULL), *merged = open_observer(text, NULL), *clone;
@@ -238,7 +228,6 @@ static void merging_and_saving(void **state)
 /* Bad activations change nothing; sums that are not finite make errors count alike, or fail. */
 static void unusable(void **state)
 {
-    (void)state;
     const int64_t shape[] = {2, 32}, wrong[] = {2, 16}, weight_shape[] = {4, 32};
     qobs_error error;
     make_activations(4 * 32);
@@ -270,7 +259,6 @@ static void unusable(void **state)
 /* The search has the same bits for every number of threads. */
 static void threads_of_the_search(void **state)
 {
-    (void)state;
     enum { ROWS = 130, COLUMNS = 96 };
     size_t three = 3;
     const qobs_executor executor = {

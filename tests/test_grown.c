@@ -89,7 +89,6 @@ static double count_of(const qobs_observer *o)
 
 static void test_same_bits(void **state)
 {
-    (void)state;
     for (size_t p = 0; p < PRESETS; p++) {
         assert_ok(qobs_isa_select("scalar", &error));
         qobs_observer *plain = make(presets[p].preset, presets[p].settings);
@@ -109,7 +108,6 @@ static void test_same_bits(void **state)
 /* Saving between batches loses nothing, and no truncated state loads. */
 static void test_reloaded(void **state)
 {
-    (void)state;
     for (size_t p = 0; p < PRESETS; p++) {
         qobs_observer *o = make(presets[p].preset, presets[p].settings), *copy, *none;
         observe_batch(o, 0);
@@ -132,7 +130,6 @@ static void test_reloaded(void **state)
 /* No count is lost, and an empty observer becomes like another. */
 static void test_merged(void **state)
 {
-    (void)state;
     for (size_t p = 0; p < PRESETS; p++) {
         qobs_observer *a = make(presets[p].preset, presets[p].settings),
                       *b = make(presets[p].preset, presets[p].settings);
@@ -156,7 +153,6 @@ static void test_merged(void **state)
 /* A batch far beyond the bins fails and changes nothing. */
 static void test_bounded(void **state)
 {
-    (void)state;
     static const float far[2] = {1e30f, 0};
     for (size_t p = 0; p < PRESETS; p++) {
         if (strstr(presets[p].preset, "Pro"))
@@ -175,7 +171,6 @@ static void test_bounded(void **state)
 /* Upstream adds old counts to the first bins, even if bins have been added below them. */
 static void test_shifted(void **state)
 {
-    (void)state;
     float first[2][4096] = {{0}};
     for (int shifted = 0; shifted < 2; shifted++) {
         qobs_observer *o = make("quark.PerTensorHistogramObserver",
@@ -202,7 +197,6 @@ static void test_shifted(void **state)
  * ignores it. */
 static void test_zeros(void **state)
 {
-    (void)state;
     qobs_observer *o = make("quark.PerTensorPercentileObserver", ""),
                   *modelopt = make("modelopt.HistogramCalibrator", "skip_zeros=true");
     assert_ok(observe(o, 1, 3, F32(0, 0, 0)));
@@ -219,7 +213,6 @@ static void test_zeros(void **state)
 /* Ranges of Quark's wrapper of torch's observer are F32, as torch's. */
 static void test_ranges_of_pro(void **state)
 {
-    (void)state;
     qobs_config *config = make_config("quark.PerTensorHistogramObserverPro", "dtype=uint8;symmetric=false", NULL);
     const uint16_t halves[2] = {0, 0};
     float scale = 0;
@@ -238,7 +231,6 @@ static void test_width(void **state)
     static const float small[] = {-1, 2}, large[] = {-3e38f, 3e38f};
     static const char *const settings[][2] = {{"ort.EntropyCalibrater", "num_bins=4"},
                                               {"ort.DistributionCalibrater", "num_bins=512"}};
-    (void)state;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         for (int first = 0; first < 2; first++) {
             qobs_observer *o = make(settings[i][0], settings[i][1]), *loaded = NULL;

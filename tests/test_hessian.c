@@ -6,21 +6,13 @@
  *
  *   test_hessian [GROUPS]    of each kind; the default is for continuous integration */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/dispatch.h"
 #include "number/number.h"
 #include "optimal/hessian_search.h"
 #include "random_groups.h"
 #include "repeats.h"
+#include "unit.h"
 
 enum { MOST = 32, ISAS = 8 };
 

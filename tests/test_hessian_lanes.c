@@ -6,21 +6,13 @@
  *
  *   test_hessian_lanes [GROUPS]    of each kind, by default 300 or 1500 (repeats.h) */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/dispatch.h"
 #include "number/number.h"
 #include "optimal/hessian_search.h"
 #include "random_groups.h"
 #include "repeats.h"
+#include "unit.h"
 
 enum { SIDE = 16 };
 
@@ -216,7 +208,6 @@ static void candidates(void **state)
 
 static void refused(void **state)
 {
-    (void)state;
     struct hessian_factor f;
     static double h[SIDE * SIDE];
     qobs_hessian_factor(h, SIDE, SIDE, &f);

@@ -125,7 +125,6 @@ static void try_granularities(void)
 
 static void test_granularities(void **state)
 {
-    (void)state;
     each_isa(try_granularities);
 }
 
@@ -139,7 +138,6 @@ static void backwards(void *context, void (*task)(void *, size_t), void *argumen
 
 static void test_threads(void **state)
 {
-    (void)state;
     static const char *const presets[] = {"torch.MinMaxObserver", "torch.PerChannelMinMaxObserver"};
     const qobs_executor executor = {.struct_size = sizeof executor, .threads = 3, .parallel_for = backwards};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
@@ -180,13 +178,11 @@ static void try_huge(void)
 
 static void test_huge(void **state)
 {
-    (void)state;
     each_isa(try_huge);
 }
 
 static void test_choices(void **state)
 {
-    (void)state;
     const float x[] = {-2, -1, -0.0f, 0, 0, 0.5f, 2, NAN, INFINITY};
     const qobs_tensor value = tensor(QOBS_F32, x, 9);
     qobs_histogram_options bins = bins_of(2, 0, 2);
@@ -273,14 +269,12 @@ static void try_channels(void)
 
 static void test_channels(void **state)
 {
-    (void)state;
     each_isa(try_channels);
 }
 
 /* Merging gives the union of the ranges and all mass, and if the ranges agree the result of one observer. */
 static void test_merge(void **state)
 {
-    (void)state;
     qobs_observer *a = make("torch.HistogramObserver", "bins=128"), *b = make("torch.HistogramObserver", "bins=128");
     qobs_observer *one = make("torch.HistogramObserver", "bins=128"),
                   *empty = make("torch.HistogramObserver", "bins=128");
@@ -314,7 +308,6 @@ static void test_merge(void **state)
 /* A loaded observer continues like the saved one. Every changed byte and every truncation is detected. */
 static void test_state(void **state)
 {
-    (void)state;
     qobs_observer *o = make("torch.HistogramObserver", "bins=16;qscheme=per_channel_symmetric;ch_axis=1;dtype=qint8");
     qobs_observer *loaded = NULL;
     float *x = gaussian(600, 1), *wider = gaussian(600, 2);
@@ -382,7 +375,6 @@ static void try_all_stopped(void)
 
 static void test_stopped(void **state)
 {
-    (void)state;
     each_isa(try_all_stopped);
 }
 
@@ -422,7 +414,6 @@ static void try_one_value_first(void)
 
 static void test_one_value_first(void **state)
 {
-    (void)state;
     each_isa(try_one_value_first);
 }
 
@@ -462,7 +453,6 @@ static void try_growing(void)
 
 static void test_growing(void **state)
 {
-    (void)state;
     for (int i = 0; i < repeats(1, 3); i++)
         each_isa(try_growing);
 }
@@ -470,7 +460,6 @@ static void test_growing(void **state)
 /* Infinities are left out and counted. NaN fails and changes nothing. */
 static void test_nonfinite(void **state)
 {
-    (void)state;
     qobs_observer *o = make("torch.HistogramObserver", "bins=8");
     assert_ok(observe(o, 1, 2, F32(INFINITY, -INFINITY)));
     assert_int_equal(counts_of(o).batches, 0);
@@ -533,7 +522,6 @@ static void count_release(void *context, void *memory, size_t size)
  */
 static void test_stream(void **state)
 {
-    (void)state;
     const qobs_allocator allocator = {
         .struct_size = sizeof allocator, .allocate = count_allocate, .release = count_release};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .allocator = &allocator};
@@ -570,7 +558,6 @@ static void test_stream(void **state)
 /* Beyond 2^24 upstream's float32 loses counts; here only with float32_counts=true. */
 static void test_float32_counts(void **state)
 {
-    (void)state;
     const int64_t n = 1 << 20;
     float *x = calloc((size_t)n, sizeof *x);
     x[0] = -1;
@@ -598,7 +585,6 @@ static void test_float32_counts(void **state)
 /* The range of a caller's histogram is that of the observer. */
 static void test_range(void **state)
 {
-    (void)state;
     qobs_observer *o = make("torch.HistogramObserver", "bins=512");
     float *x = gaussian(5000, 1), edges[513], min = NAN, max = NAN;
     x[0] = 30;
@@ -628,7 +614,6 @@ static float unit_random(void) { return (float)(random_bits() >> 8) * 0x1p-24f; 
 /* Re-binning new bin by new bin gives the bits of its definition. */
 static void test_rebin(void **state)
 {
-    (void)state;
     enum { MOST = 600 };
     double mass[MOST], expected[MOST], got[MOST];
     for (int i = 0; i < 3000; i++) {

@@ -18,7 +18,6 @@
 
 static void test_settings(void **state)
 {
-    (void)state;
     static const char llmc[] = "llmc.minmax", torch[] = "torch.MinMaxObserver",
                       average[] = "torch.MovingAverageMinMaxObserver";
     static const struct {
@@ -108,7 +107,6 @@ static void test_settings(void **state)
 
 static void test_presets(void **state)
 {
-    (void)state;
     qobs_config *config = NULL;
     char words[256] = "'llmc.percentile'";
     assert_true(qobs_preset_count() >= 5);
@@ -136,7 +134,6 @@ static void test_presets(void **state)
 
 static void test_isa(void **state)
 {
-    (void)state;
     assert_refused(qobs_isa_select("mmx", &error), QOBS_ERROR_INVALID_ARGUMENT, "name|'mmx'|scalar");
     assert_string_equal(qobs_isa_name(0), "scalar");
     for (size_t i = 0; i < qobs_isa_count(); i++)
@@ -266,7 +263,6 @@ static size_t compute_all(const char *preset, const char *settings, qobs_dtype d
 
 static void test_modes(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"llmc.minmax", "base_name=input;averaging_constant=0.3"},
         {"llmc.minmax", "base_name=input;averaging_constant=0.7;symmetric=false;num_bits=4"},
@@ -295,7 +291,6 @@ static void test_modes(void **state)
 /* A search has as many candidates in every mode: 3 / 0.03 rounds to 100, or upwards above it. */
 static void test_modes_of_candidates(void **state)
 {
-    (void)state;
     struct environment before;
     size_t expected = 0;
     keep(&before);
@@ -316,7 +311,6 @@ static void test_modes_of_candidates(void **state)
 /* Whatever NaN is seen, the state has the same. */
 static void test_importance_of_nan(void **state)
 {
-    (void)state;
     static unsigned char expected[4096], got[sizeof expected];
     static float x[2][40];
     for (size_t i = 0; i < 80; i++) {
@@ -345,7 +339,6 @@ static void test_importance_of_nan(void **state)
 /* Numbers in text, and edges, which are computed when they are read. */
 static void test_modes_of_texts(void **state)
 {
-    (void)state;
     float expected[12], got[12];
     qobs_observer *o =
         make("modelopt.HistogramCalibrator", "num_bins=11;torch_hist=true;method=percentile;percentile=99.3");

@@ -17,7 +17,6 @@ static char directory[512];
 
 int io_setup(void **state)
 {
-    (void)state;
     const char *parent = getenv("TMPDIR");
     snprintf(directory, sizeof directory, "%s/qobs-test-XXXXXX", parent && *parent ? parent : "/tmp");
     return mkdtemp(directory) ? 0 : -1;
@@ -31,7 +30,6 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 
 int io_teardown(void **state)
 {
-    (void)state;
     return nftw(directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -119,7 +117,6 @@ void io_expect_refusal(int result, const struct fail *f, const char *const *word
 
 static void test_fail(void **state)
 {
-    (void)state;
     struct fail f;
     assert_int_equal(fail(&f, "%s: %d", "a", 5), -1);
     assert_string_equal(f.message, "a: 5");
@@ -155,7 +152,6 @@ static void test_fail(void **state)
 
 static void test_utf8(void **state)
 {
-    (void)state;
     static const char *const good[] = {"a",
                                        "\xc2\x80",
                                        "\xdf\xbf",
@@ -186,7 +182,6 @@ static void test_utf8(void **state)
 
 static void test_dtype(void **state)
 {
-    (void)state;
     struct dtype_words words;
     char *rest = words.text;
     int n = FILE_NONE;
@@ -231,7 +226,6 @@ static void test_dtype(void **state)
 
 static void test_mapped(void **state)
 {
-    (void)state;
     struct fail f;
     struct mapped map;
     const char *path = io_bytes("three", "abc", 3);

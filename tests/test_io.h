@@ -5,15 +5,8 @@
 #ifndef QOBS_TEST_IO_H
 #define QOBS_TEST_IO_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 #undef fail /* cmocka has a macro of that name, the program a function. fail_msg of cmocka needs a replacement: */
 #define io_stop(...) (print_error(__VA_ARGS__), _fail(__FILE__, __LINE__))
 

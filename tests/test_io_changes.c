@@ -153,7 +153,6 @@ static void shorten(void)
 
 static void test_shortened(void **state)
 {
-    (void)state;
     ones("shortened", 64);
     ones("other", 2);
     const size_t entries = io_entries(io_path(""));
@@ -201,7 +200,6 @@ static void replace(void)
 
 static void test_changes(void **state)
 {
-    (void)state;
     ones("changed", 1);
     assert_int_equal(status_of(shorten_a_little), 0);
     ones("changed", 1);
@@ -349,7 +347,6 @@ static void hold_on_threads(void)
 
 static void test_held(void **state)
 {
-    (void)state;
     SKIP_WITHOUT_COPIES();
     ones("changed", 16);
     assert_int_equal(status_of(hold), 0);
@@ -360,7 +357,6 @@ static void test_held(void **state)
 static void test_calls(void **state)
 {
     void (*const bodies[])(void) = {nest, in_another_thread, without_handler};
-    (void)state;
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         ones("changed", 1);
         assert_int_equal(status_of(bodies[i]), 0);
@@ -465,7 +461,6 @@ static bool asked_by_a_thread(const struct mapped_files *files, const char *path
 /* An outer call knows the files of an inner one, and any thread may ask it. */
 static void test_identities(void **state)
 {
-    (void)state;
     struct mapped_files outer, inner;
     struct mapped map;
     ones("read", 1);
@@ -483,7 +478,6 @@ static void test_identities(void **state)
 
 static void test_others(void **state)
 {
-    (void)state;
     ones("changed", 1);
     assert_int_equal(status_of(with_an_action), 0);
     assert_int_equal(status_of(with_a_handler), 0);

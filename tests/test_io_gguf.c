@@ -100,7 +100,6 @@ static void make_file(struct made *m)
 
 static void test_reads(void **state)
 {
-    (void)state;
     static struct made m;
     static const char *const texts[] = {
         "255", "-1", "65535", "-1", "4294967295", "-1", "1.5", "true", "", "", "18446744073709551615", "-1", "1.5"};
@@ -179,7 +178,6 @@ static void make_wrong(struct made *m, enum wrong wrong)
 
 static void test_refuses(void **state)
 {
-    (void)state;
     static struct made m;
     static const char *const words[WRONGS][2] = {
         [KIND] = {"'a'", "13"},
@@ -236,7 +234,6 @@ static void open_damaged(const struct made *m, size_t size, size_t *opened)
 
 static void test_damaged(void **state)
 {
-    (void)state;
     static struct made good, m;
     size_t opened = 0, cut = 0;
     make_file(&good);

@@ -7,7 +7,6 @@
 
 static void test_reads(void **state)
 {
-    (void)state;
     struct fail f;
     struct npy_file file;
     assert_int_equal(npy_open(&file, io_npy("a.npy", H("'<f4'", "False", "(2, 3)"), 24), &f), 0);
@@ -50,7 +49,6 @@ static void test_reads(void **state)
 
 static void test_types(void **state)
 {
-    (void)state;
     static const struct {
         const char *descr;
         enum file_dtype dtype;
@@ -72,7 +70,6 @@ static void test_types(void **state)
 
 static void test_versions(void **state)
 {
-    (void)state;
     struct fail f;
     struct npy_file file;
     const char *header = "{'descr': '<f2', 'fortran_order': False, 'shape': (3,)}\n";
@@ -100,7 +97,6 @@ static void test_versions(void **state)
 
 static void test_refuses_files(void **state)
 {
-    (void)state;
     struct fail f;
     struct npy_file file;
     assert_refused(npy_open(&file, io_path("missing"), &f), &f, "No such file");
@@ -117,7 +113,6 @@ static void test_refuses_files(void **state)
 
 static void test_refuses_headers(void **state)
 {
-    (void)state;
     static const struct {
         const char *header;
         size_t data;

@@ -8,7 +8,6 @@
 
 static void test_reads(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_file file;
     const char *path =
@@ -68,7 +67,6 @@ static void test_reads(void **state)
 
 static void test_refuses_files(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_file file;
     assert_refused(st_open(&file, io_path("missing"), &f), &f, "missing", "No such file");
@@ -186,7 +184,6 @@ static const struct {
 
 static void test_refuses_headers(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct fail f;
         struct st_file file;
@@ -201,7 +198,6 @@ static void test_refuses_headers(void **state)
 /* Large, valid headers. */
 static void test_refuses_excess(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_file file;
     const size_t length = 9000000;

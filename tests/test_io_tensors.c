@@ -12,7 +12,6 @@ static const char *text(const char *name, const char *content) { return io_bytes
 
 static void test_safetensors(void **state)
 {
-    (void)state;
     struct fail f;
     struct tensor_set set;
     const char *path = io_st("m.safetensors",
@@ -44,7 +43,6 @@ static void test_safetensors(void **state)
 
 static void test_npy(void **state)
 {
-    (void)state;
     struct fail f;
     struct tensor_set set;
     const char *const names[][2] = {
@@ -65,7 +63,6 @@ static void test_npy(void **state)
 
 static void test_kinds(void **state)
 {
-    (void)state;
     struct fail f;
     struct tensor_set set;
     assert_int_equal(tensors_open(&set, io_st("no-extension", "{" U8("w", "1", "[0,1]") "}", 1), &f), 0);
@@ -89,7 +86,6 @@ static void test_kinds(void **state)
 
 static void test_shards(void **state)
 {
-    (void)state;
     struct fail f;
     struct tensor_set set;
     io_directory("model");
@@ -125,7 +121,6 @@ static void test_shards(void **state)
 
 static void test_refuses_shards(void **state)
 {
-    (void)state;
     static const struct {
         const char *index;
         const char *words[2];
@@ -174,7 +169,6 @@ static void test_refuses_shards(void **state)
 
 static void test_directories(void **state)
 {
-    (void)state;
     struct fail f;
     struct tensor_set set;
     io_directory("dir");
@@ -191,7 +185,6 @@ static void test_directories(void **state)
 
 static void test_spec(void **state)
 {
-    (void)state;
     struct fail f;
     struct tensor_files files = {0};
     const struct tensor_ref *ref, *again;
@@ -247,7 +240,6 @@ static void test_spec(void **state)
 /* Long names hide no other part of a message and do not overflow the list. */
 static void test_spec_long_names(void **state)
 {
-    (void)state;
     struct fail f;
     struct tensor_files files = {0};
     const struct tensor_ref *ref;

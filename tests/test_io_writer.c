@@ -20,7 +20,6 @@ static size_t file_size(const char *path)
 
 static void test_round_trip(void **state)
 {
-    (void)state;
     static const enum file_dtype dtypes[] = {FILE_F32,  FILE_BF16,    FILE_F16,     FILE_F64,    FILE_I64, FILE_I32,
                                              FILE_I16,  FILE_I8,      FILE_U8,      FILE_U16,    FILE_U32, FILE_U64,
                                              FILE_BOOL, FILE_F8_E4M3, FILE_F8_E5M2, FILE_F8_E8M0};
@@ -83,7 +82,6 @@ static void test_round_trip(void **state)
 
 static void test_empty(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_writer w = {0};
     struct st_file file;
@@ -98,7 +96,6 @@ static void test_empty(void **state)
 /* The bytes of a file from another writer. */
 static void test_exact_bytes(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_writer w = {0};
     struct mapped map;
@@ -117,7 +114,6 @@ static void test_exact_bytes(void **state)
 
 static void test_target(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_writer w = {0};
     struct stat status;
@@ -175,7 +171,6 @@ static void test_target(void **state)
 
 static void test_two_writers(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_writer a = {0}, b = {0};
     const char *path = io_path("two");
@@ -215,7 +210,6 @@ static void *put_rows(void *argument)
 
 static void test_threads(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_writer w = {0};
     struct share shares[THREADS];

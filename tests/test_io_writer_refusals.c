@@ -25,7 +25,6 @@ static void refuse_begin(const char *path, const char *why)
 
 static void test_refuses_targets(void **state)
 {
-    (void)state;
     const char *dir = io_directory("refused");
     refuse_begin(io_path("refused/none/out"), "No such file");
     io_bytes("refused/file", "", 0);
@@ -60,7 +59,6 @@ static void test_refuses_targets(void **state)
 
 static void test_refuses_tensors(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_writer w = {0};
     assert_refused(st_writer_add(&w, "\xff", FILE_F32, 0, NULL, &f), &f, "UTF-8");
@@ -91,7 +89,6 @@ static void test_refuses_tensors(void **state)
 
 static void test_refuses_puts(void **state)
 {
-    (void)state;
     struct fail f;
     struct st_writer w = {0};
     const char *dir = io_directory("puts"), *path = io_path("puts/out");

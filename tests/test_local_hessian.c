@@ -52,7 +52,6 @@ static double row_error(const float *x, float amax, float multiple)
 /* Blocks that do not divide what is read at a time; all rows under one amax, and one row each. */
 static void test_definition(void **state)
 {
-    (void)state;
     for (int each = 0; each < 2; each++) {
         qobs_observer *o = make("modelopt.MseCalibrator", each ? "axis=0;num_bits=4;hessian_block_size=24;step_size=0.5"
                                                                : "num_bits=4;hessian_block_size=24;step_size=0.5");
@@ -100,7 +99,6 @@ static double squared_error(const char *preset, const char *settings)
 /* Without a Hessian errors are squared, as upstream's, and the report says why. */
 static void test_fallback(void **state)
 {
-    (void)state;
     static float wrong[TOKENS * 16];
     const qobs_tensor narrow = tensor(QOBS_F32, wrong, TOKENS, 16);
     const qobs_tensor infinite = tensor(QOBS_F32, F32(INFINITY), 1, COLUMNS);
@@ -139,7 +137,6 @@ static void test_fallback(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     qobs_config *config = make_config("modelopt.NVFP4MSECalibrator", "hessian_block_size=12", NULL);
     assert_refused(qobs_config_check(config, &error), QOBS_ERROR_INVALID_ARGUMENT, "hessian_block_size|12|8");
     assert_ok(qobs_config_set(config, "hessian_block_size", "32", &error));
@@ -167,7 +164,6 @@ static void test_refused(void **state)
 /* Sums of squared errors and of weighted ones are not added. */
 static void test_mixed(void **state)
 {
-    (void)state;
     qobs_observer *o = make("modelopt.MseCalibrator", "hessian_block_size=16"),
                   *other = make("modelopt.MseCalibrator", "hessian_block_size=16");
     assert_ok(observe(o, ROWS, COLUMNS, values));

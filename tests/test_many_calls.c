@@ -9,22 +9,16 @@
 
 #include <dirent.h>
 #include <ftw.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "qobs/checkpoint.h"
 #include "system_copies.h"
 #include "threads.h"
+#include "unit.h"
 
 enum { CALLS = 16, PATH = 512 };
 
@@ -164,7 +158,6 @@ static void test_at_once(void **state)
     struct sigaction own = {.sa_handler = own_handler}, now;
     struct stat made;
     char path[PATH];
-    (void)state;
     sigemptyset(&own.sa_mask);
     assert_int_equal(sigaction(SIGBUS, &own, NULL), 0);
     umask(027);
@@ -200,7 +193,6 @@ static void test_failures_stay_apart(void **state)
 {
     char missing[PATH], out[PATH];
     qobs_error error;
-    (void)state;
     name(missing, "nothing", 0, "");
     name(out, "refused", 0, "");
     const qobs_checkpoint_quantize_args args = {
@@ -255,14 +247,12 @@ static void expect_failure(int number, const char *scheme, bool handled)
 
 static void test_file_that_becomes_shorter(void **state)
 {
-    (void)state;
     expect_failure(0, "W4A16", true);
 }
 
 /* Weights are copied by the system in a process without the handler: no signal arrives. */
 static void test_file_that_becomes_shorter_without_the_handler(void **state)
 {
-    (void)state;
     SKIP_WITHOUT_COPIES();
     for (int i = 0; i < SCHEMES; i++)
         expect_failure(1 + i, schemes[i], false);
@@ -270,7 +260,6 @@ static void test_file_that_becomes_shorter_without_the_handler(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     const char *parent = getenv("TMPDIR");
     snprintf(scratch, sizeof scratch, "%s/qobs-many-calls-XXXXXX", parent && *parent ? parent : "/tmp");
     assert_non_null(mkdtemp(scratch));
@@ -288,7 +277,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     return nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 

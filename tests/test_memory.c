@@ -289,7 +289,6 @@ static int observe_f64(const qobs_runtime *unused, qobs_observer *o)
 
 static void test_memory(void **state)
 {
-    (void)state;
     struct memory m = {0};
     const qobs_allocator allocator = {sizeof allocator, allocate, release, &m};
     const qobs_executor executor = {sizeof executor, 4, serial, NULL};
@@ -492,7 +491,6 @@ static size_t exhaust_preset(const struct every_preset *p, enum step first)
 
 static void test_presets(void **state)
 {
-    (void)state;
     for (uint32_t i = 0; i < 3; i++)
         fill_matrix(batches[i], sizeof batches[i] / sizeof *batches[i], i);
     for (size_t i = 0; preset_at(i); i += (size_t)repeats(2, 1)) {
@@ -508,7 +506,6 @@ static void test_presets(void **state)
  * integers, with importance of other columns. */
 static void test_refused(void **state)
 {
-    (void)state;
     static float spoiled[BATCH_ROWS * BATCH_COLUMNS];
     static double wide[BATCH_ROWS * BATCH_COLUMNS];
     size_t refused = 0;

@@ -7,15 +7,7 @@
  *
  *     test_minmax_layouts [SEED [CASE]]     only that case of each test
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <math.h>
 
@@ -488,7 +480,6 @@ static void run(const char *test, int64_t number, struct rng *r, int64_t element
 
 static void test_small(void **state)
 {
-    (void)state;
     for (int64_t i = 0; i < repeats(125, 2000); i++) {
         struct rng r = rng_of(i, 1);
         if (only < 0 || only == i)
@@ -499,7 +490,6 @@ static void test_small(void **state)
 /* Large enough to be cut for threads. */
 static void test_big(void **state)
 {
-    (void)state;
     atomic_store(&loops, 0);
     const int cases = repeats(4, 40);
     for (int64_t i = 0; i < cases; i++) {
@@ -515,7 +505,6 @@ static void test_big(void **state)
  * contiguous, with gaps between rows, and transposed. */
 static void test_usual(void **state)
 {
-    (void)state;
     static const struct {
         const char *base_name;
         enum side side;
@@ -580,7 +569,6 @@ static void test_usual(void **state)
 /* The flattened copy depends on the elements, not on where they lie. */
 static void test_copies(void **state)
 {
-    (void)state;
     for (int64_t i = 0; i < repeats(50, 1000); i++) {
         struct rng r = rng_of(i, 4);
         struct granularity g;

@@ -21,7 +21,6 @@ static uint64_t seed = 20261120;
 
 static void test_settings(void **state)
 {
-    (void)state;
     static const struct {
         const char *preset, *settings, *words;
     } refused[] = {
@@ -88,7 +87,6 @@ static void slow_sums(const struct tensor *t, double *sums)
 
 static void test_importance_layouts(void **state)
 {
-    (void)state;
     struct rng r = {seed};
     for (int round = 0; round < 400; round++) {
         struct tensor t = {.dtype = &dtypes[between(&r, 0, 3)], .ndim = (int)between(&r, 1, 4)};
@@ -129,7 +127,6 @@ static void test_importance_layouts(void **state)
 /* The same bits from every instruction set and number of threads. */
 static void test_importance_threads(void **state)
 {
-    (void)state;
     enum { TOKENS = 301, COLUMNS = 1500 };
     struct rng r = {seed};
     float *x = malloc(TOKENS * COLUMNS * sizeof *x);
@@ -173,7 +170,6 @@ static const float weight[] = {1, -2, 3, 4, 0.5f, -0.25f, 0.125f, 9}; /* 2 rows 
 /* Importance that cannot be used: the plain search and the reason, or an error and nothing else. */
 static void test_fallback(void **state)
 {
-    (void)state;
     static const struct {
         const char *settings;
         const float activations[4];
@@ -237,7 +233,6 @@ static void test_fallback(void **state)
 
 static void test_importance_refused(void **state)
 {
-    (void)state;
     qobs_observer *o = make("llmc.imatrix_mse", "strategy=channel"), *plain = make("llmc.mse", "");
     const qobs_tensor x = tensor(QOBS_F32, weight, 2, 4), wider = tensor(QOBS_F32, weight, 1, 8),
                       none = tensor(QOBS_F32, NULL, 0, 8);
@@ -275,7 +270,6 @@ static void test_importance_refused(void **state)
 /* Importance gathered on several machines is one. */
 static void test_importance_merge(void **state)
 {
-    (void)state;
     qobs_observer *all = make("llmc.imatrix_mse", "group_size=2"), *parts[3],
                   *wider = make("llmc.imatrix_mse", "group_size=2");
     const float x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
@@ -546,7 +540,6 @@ static void expect_outcome(const struct trial *t, const struct subject *s, const
 
 static void test_random(void **state)
 {
-    (void)state;
     struct rng r = {seed};
     static struct outcome first, other;
     for (int round = 0; round < repeats(100, 300); round++) {
@@ -577,7 +570,6 @@ static void test_random(void **state)
 /* No candidates, or none that is better than nothing. */
 static void test_no_candidate(void **state)
 {
-    (void)state;
     int32_t steps[2], stop;
     qobs_observer *o = make("llmc.memoryless_mse", "strategy=channel;maxshrink=0;expand=1.5");
     assert_ok(observe(o, 2, 4, weight));
@@ -620,7 +612,6 @@ static void test_no_candidate(void **state)
  * that are 0 may count for that. */
 static void test_zero_point_outside(void **state)
 {
-    (void)state;
     float x[40];
     for (size_t i = 0; i < qobs_isa_count(); i++)
         for (int n = 1; n <= 40 && qobs_isa_usable(i); n++)
@@ -642,7 +633,6 @@ static void test_zero_point_outside(void **state)
 /* nonfinite=ignore: what is left out does not count. */
 static void test_ignore(void **state)
 {
-    (void)state;
     static const float with[] = {1, -2, NAN, 3, 4, INFINITY, 0.5f, -0.25f, 0.125f, 9, 7, -INFINITY};
     static const float without[] = {1, -2, 3, 4, 0.5f, -0.25f, 0.125f, 9, 7};
     qobs_observer *a = make("llmc.memoryless_mse", "num_bits=4;nonfinite=ignore"),
@@ -667,7 +657,6 @@ static const char old_nvfp4[] = "strategy=tensor_group;group_size=4;type=float;n
 /* The observer's steps one by one, at once, and without an observer: the same. */
 static void test_global_scale(void **state)
 {
-    (void)state;
     static float x[2][64];
     struct rng r = {seed};
     for (int i = 0; i < 128; i++)
@@ -726,7 +715,6 @@ static void test_global_scale(void **state)
 
 static void test_search_refused(void **state)
 {
-    (void)state;
     const qobs_tensor value = tensor(QOBS_F32, weight, 2, 4), none = tensor(QOBS_F32, NULL, 0, 4);
     qobs_config *config = make_config("llmc.mse", "base_name=weight;strategy=channel", NULL),
                 *minmax = make_config("llmc.minmax", "", NULL);
@@ -769,7 +757,6 @@ static void test_search_refused(void **state)
 /* The error names the norm; the observer is as it was. */
 static void test_without_sleef(void **state)
 {
-    (void)state;
     qobs_config *config = NULL;
     qobs_observer *o = NULL;
     float min[2], max[2];

@@ -2,16 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* multiply_add rounds once, for any three numbers: the scalar kernels and everything outside of kernels rely on it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "check/fused.h"
 #include "number/multiply_add.h"
 #include "repeats.h"
+#include "unit.h"
 
 static uint32_t random_bits(void)
 {
@@ -32,7 +26,6 @@ static void compare(float a, float b, float c)
 /* Rounded twice, by way of double or of the x87's long double, these become other numbers. */
 static void test_known(void **state)
 {
-    (void)state;
     static const struct {
         float a, b, c, expected;
     } known[] = {
@@ -69,7 +62,6 @@ static void test_known(void **state)
 /* Any bits: subnormals, overflow, infinity and NaN among them. */
 static void test_any(void **state)
 {
-    (void)state;
     for (int i = 0; i < repeats(400000, 8000000); i++)
         compare(float_of_bits(random_bits()), float_of_bits(random_bits()), float_of_bits(random_bits()));
 }
@@ -77,7 +69,6 @@ static void test_any(void **state)
 /* The addend almost cancels the product. */
 static void test_cancelled(void **state)
 {
-    (void)state;
     for (int i = 0; i < repeats(400000, 8000000); i++) {
         const float a = float_of_bits(random_bits()), b = float_of_bits(random_bits());
         compare(a, b, float_of_bits(bits_of_float(-a * b) + random_bits() % 5 - 2));
@@ -87,7 +78,6 @@ static void test_cancelled(void **state)
 /* Factors of few bits and an addend of one: sums that lie halfway between two floats, or next to it. */
 static void test_halfway(void **state)
 {
-    (void)state;
     for (int i = 0; i < repeats(400000, 8000000); i++) {
         const float a = float_of_bits(random_bits() & 0xfffff000), b = float_of_bits(random_bits() & 0xfffff000);
         const uint32_t exponent = (bits_of_float(a * b) >> 23 & 255) + 30 - random_bits() % 60;
@@ -98,7 +88,6 @@ static void test_halfway(void **state)
 /* Products of subnormals and sums that are subnormal. */
 static void test_small(void **state)
 {
-    (void)state;
     for (int i = 0; i < repeats(400000, 8000000); i++) {
         const float a = float_of_bits((random_bits() & 0x83ffffff) + (random_bits() % 60 << 23));
         const float b = float_of_bits((random_bits() & 0x80ffffff) + 0x1f000000);

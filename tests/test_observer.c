@@ -98,7 +98,6 @@ static double add(const struct format *f, double a, double b)
 
 static void test_updates(void **state)
 {
-    (void)state;
     static const struct {
         const char *preset, *settings;
         float min[3], max[3];
@@ -134,7 +133,6 @@ static void test_updates(void **state)
 /* Moving averages in every dtype, against the same written with one rounding an operation. */
 static void test_averages(void **state)
 {
-    (void)state;
     static const double constants[] = {0.01, 0.1, 1.0 / 3, 0.5, 0.999};
     uint32_t random = 1;
     for (size_t k = 0; k < FORMATS * 5; k++) {
@@ -175,7 +173,6 @@ static void test_averages(void **state)
 
 static void test_nonfinite(void **state)
 {
-    (void)state;
     const float good[] = {-1, 2, 0.5f, 1, 1, 1}, bad[] = {3, -4, 5, 6, NAN, INFINITY},
                 negative[] = {3, -4, -INFINITY, 6, 7, 8};
     qobs_observer *o = make("llmc.static_minmax", "base_name=input");
@@ -240,7 +237,6 @@ static void test_nonfinite(void **state)
 
 static void test_weights(void **state)
 {
-    (void)state;
     qobs_observer *o = make("llmc.static_minmax", "base_name=weight");
     assert_ok(observe(o, 2, 2, F32(-1, 2, 0, 1)));
     assert_int_equal(counts_of(o).ignored, 0);
@@ -275,7 +271,6 @@ static void test_weights(void **state)
 
 static void test_empty(void **state)
 {
-    (void)state;
     float min, max;
     const qobs_tensor empty = tensor(QOBS_F32, NULL, 4, 0);
     qobs_config *config = make_config("llmc.minmax", "base_name=input", NULL);
@@ -297,7 +292,6 @@ static void test_empty(void **state)
 
 static void test_changes(void **state)
 {
-    (void)state;
     const double wide[] = {-0.1, 3};
     const qobs_tensor f64 = tensor(QOBS_F64, wide, 1, 2), integers = tensor(QOBS_I32, wide, 1, 2);
     qobs_observer *o = make("llmc.static_minmax", "base_name=input;strategy=group;group_size=2");
@@ -333,7 +327,6 @@ static void test_changes(void **state)
 
 static void test_results(void **state)
 {
-    (void)state;
     static const char *const names[] = {"min_vals", "max_vals", "scale", "zero_point"};
     qobs_observer *o = make("llmc.memoryless_minmax", "strategy=channel;symmetric=false");
     qobs_result r = {.struct_size = sizeof r};
@@ -373,7 +366,6 @@ static void test_results(void **state)
 
 static void test_no_data(void **state)
 {
-    (void)state;
     static const char *const schemes[] = {"qscheme=per_tensor_affine", "qscheme=per_tensor_symmetric"};
     for (size_t i = 0; i < 2; i++) {
         qobs_observer *o = make("torch.MinMaxObserver", schemes[i]);
@@ -411,7 +403,6 @@ static void expect_qparams(const struct format *f, int bits, bool symmetric, dou
 
 static void test_compressed_tensors(void **state)
 {
-    (void)state;
     static const double ranges[][2] = {{0, 0},     {-1, 2},       {-3, 0},       {0, 5},        {1, 9},
                                        {-7, -2},   {-0.1, 0.1},   {-100, 0.001}, {-1e-7, 1e-7}, {-0.001, 65000},
                                        {-1e-3, 1}, {-6e-8, 6e-8}, {-12.7, 55}};
@@ -455,7 +446,6 @@ static void test_compressed_tensors(void **state)
 
 static void test_torch(void **state)
 {
-    (void)state;
     static const struct {
         const char *settings;
         float min, max, scale;

@@ -126,7 +126,6 @@ static void check_preset(const struct every_preset *p, qobs_dtype dtype)
 
 static void test_every_preset(void **state)
 {
-    (void)state;
     for (size_t i = 0; preset_at(i); i++) {
         check_preset(preset_at(i), QOBS_F32);
         check_preset(preset_at(i), QOBS_F64);
@@ -136,7 +135,6 @@ static void test_every_preset(void **state)
 /* With any less memory the rest comes from the allocator; with too little for the observer itself there is an error. */
 static void test_less(void **state)
 {
-    (void)state;
     const struct every_preset *p = NULL;
     for (size_t i = 0; preset_at(i) && !p; i++)
         if (strcmp(preset_at(i)->preset, "torch.HistogramObserver") == 0)
@@ -179,7 +177,6 @@ static void test_less(void **state)
 /* Blocks of any size taken and given back in any order lie apart, and when all are back, all is there again. */
 static void test_region(void **state)
 {
-    (void)state;
     enum { SIZE = 4096, BLOCKS = 20 };
     static _Alignas(REGION_ALIGNMENT) unsigned char memory[SIZE];
     struct region region = qobs_region_make(memory, memory + SIZE);

@@ -49,7 +49,6 @@ static void expect_layout(const qobs_observer *o, const char *name, qobs_dtype d
 /* The needs of presets, beside the settings that they have for it. */
 static void test_needs(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         bool range, scale, importance, required, hessian, sign, global, one, rounds;
@@ -94,7 +93,6 @@ static void test_needs(void **state)
 
 static void test_one_call(void **state)
 {
-    (void)state;
     const qobs_tensor value = value_of();
     qobs_tensor shaped = value;
     shaped.data = NULL; /* a layout needs no data */
@@ -134,7 +132,6 @@ static void test_one_call(void **state)
 /* Layouts agree with what every preset gives with its defaults, or both fail. */
 static void test_every_layout(void **state)
 {
-    (void)state;
     const qobs_tensor value = value_of();
     size_t compared = 0;
     for (size_t i = 0; i < qobs_preset_count(); i++) {
@@ -167,7 +164,6 @@ static void test_every_layout(void **state)
 
 static void test_read_as(void **state)
 {
-    (void)state;
     const qobs_tensor value = value_of();
     qobs_observer *o = make("torch.PerChannelMinMaxObserver", "ch_axis=0;dtype=quint8");
     float scale[ROWS], single[ROWS];
@@ -193,7 +189,6 @@ static void test_read_as(void **state)
 
 static void test_axes(void **state)
 {
-    (void)state;
     const qobs_tensor value = value_of();
     float min[COLUMNS], max[COLUMNS];
     qobs_minmax_args args = {.struct_size = sizeof args, .value = &value, .min = min, .max = max, .size = 4};
@@ -231,7 +226,6 @@ static void test_axes(void **state)
 /* Range finders say which bins they chose and what the objective is there. */
 static void test_found(void **state)
 {
-    (void)state;
     static const float counts[] = {50, 30, 10, 6, 3, 0.5f, 0.25f, 0.25f};
     float edges[9];
     const int64_t bins = 8, all = 9;
@@ -280,7 +274,6 @@ static void test_found(void **state)
 /* ONNX Runtime's compute_scale_zp: (max - min) / (qmax - qmin), and rint(qmin - min / scale). */
 static void test_ort_zero_points(void **state)
 {
-    (void)state;
     static const float x[] = {-1, 0.5f, 2, 3};
     const int64_t shape[] = {4};
     const qobs_tensor tensor = {sizeof tensor, x, QOBS_F32, 1, shape, NULL};
@@ -298,7 +291,6 @@ static void test_ort_zero_points(void **state)
 /* The family modelopt was called trt. */
 static void test_old_name(void **state)
 {
-    (void)state;
     qobs_config *config = NULL;
     assert_ok(qobs_config_create(&config, "trt.MaxCalibrator", NULL, &error));
     assert_string_equal(qobs_config_preset(config), "modelopt.MaxCalibrator");

@@ -26,7 +26,6 @@ static void note(void *argument, size_t index)
 
 static void test_tasks(void **state)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         const qobs_executor executor = qobs_openmp_executor(threads);
         assert_int_equal(executor.struct_size, sizeof executor);
@@ -49,7 +48,6 @@ static void test_tasks(void **state)
 
 static void test_results(void **state)
 {
-    (void)state;
     static float data[ROWS * COLUMNS];
     const qobs_executor executor = qobs_openmp_executor(3);
     const qobs_runtime runtime = {sizeof runtime, NULL, &executor};

@@ -8,15 +8,6 @@
  *
  * GROUPS of each kind; the default is for a quick run. KIND is the name of one, where * and ? stand for others. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/fpenv.h"
 #include "check/exercised.h"
@@ -24,6 +15,7 @@
 #include "number/number.h"
 #include "optimal/optimal.h"
 #include "repeats.h"
+#include "unit.h"
 
 enum { MOST = 144 };
 

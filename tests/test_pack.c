@@ -2,15 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_pack and qobs_unpack: all widths of codes and many lengths of streams against packing by single bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "qobs/stateless.h"
+#include "unit.h"
 
 static uint32_t random_bits(void)
 {
@@ -69,7 +62,6 @@ static void check_streams(qobs_pack_args *a)
 
 static void test_streams(void **state)
 {
-    (void)state;
     for (int bits = 1; bits <= 8; bits++)
         for (int offset = 0; offset < 2; offset++) {
             for (int64_t length = 0; length <= 140; length++)
@@ -89,7 +81,6 @@ static void test_streams(void **state)
 /* The example of compressed-tensors' documentation: eight codes of 4 bits fill a word from its low bits. */
 static void test_known_stream(void **state)
 {
-    (void)state;
     signed char codes[3] = {-8, 7, 1};
     unsigned char packed[4] = {0};
     const qobs_pack_args a = {sizeof a, 4, 1, 1, 3, 32, 8, codes, sizeof codes, packed, sizeof packed};
@@ -107,7 +98,6 @@ static void test_known_stream(void **state)
 
 static void test_pack_refusals(void **state)
 {
-    (void)state;
     unsigned char codes[6] = {0}, packed[8] = {7};
     const qobs_pack_args good = {sizeof good, 4, 1, 2, 3, 32, 8, codes, sizeof codes, packed, sizeof packed};
     qobs_pack_args a;

@@ -4,21 +4,13 @@
 /* Fake-quantize kernels: every dtype, format and arithmetic on every usable instruction set against a slow computation.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "check/exercised.h"
 #include "check/upper_halves.h"
 #include "qobs/format.h"
 #include "quantize.h"
 #include "repeats.h"
+#include "unit.h"
 
 static struct quantizer quantizer_of(const struct way *way)
 {
@@ -248,7 +240,6 @@ static void test_every_half(void **state)
 /* Numbers on the grid do not change: in float for every scale, in bf16 and f16 for powers of two. */
 static void test_idempotent(void **state)
 {
-    (void)state;
     enum { N = 2000 };
     static double x[N], once[N], twice[N];
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
@@ -276,7 +267,6 @@ static void test_idempotent(void **state)
 /* Comes last. */
 static void test_every_slot(void **state)
 {
-    (void)state;
     unsigned functions;
     for (size_t t = 0; qobs_kernel_tables[t]; t++)
         assert_true(!qobs_kernel_tables[t]->usable() ||

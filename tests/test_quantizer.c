@@ -501,7 +501,6 @@ static void run_case(const struct kind *k, const qobs_executor *executor)
 
 static void test_cases(void **state)
 {
-    (void)state;
     size_t threads = 4;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
     const int cases = repeats(300, 10000);
@@ -519,7 +518,6 @@ static void test_cases(void **state)
  * -127, and -127.5 would be -128. */
 static void test_one_token(void **state)
 {
-    (void)state;
     uint16_t x[] = {0xc31e, 0x476a}; /* -158 and 59904 */
     const struct matrix m = {.dtype = QOBS_BF16, .rows = 1, .columns = 2, .stride = sizeof x, (unsigned char *)x, NULL};
     struct given g = {.kind = &kinds[KINDS - 2],
@@ -540,7 +538,6 @@ static void test_one_token(void **state)
 /* Tokens of one element lie along a column, which a kernel call takes with a scale for each element. */
 static void test_one_column(void **state)
 {
-    (void)state;
     uint16_t x[] = {0x3f80, 0xc000, 0x4040}; /* 1, -2 and 3 */
     const struct matrix m = {.dtype = QOBS_BF16, .rows = 3, .columns = 1, .stride = sizeof *x, (unsigned char *)x, NULL};
     const struct kind k = {"vllm.QuantFP8", 1, 1, false};
@@ -588,7 +585,6 @@ static void *work(void *argument)
 
 static void test_threads(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k += 4) {
         struct given g = {.kind = &kinds[k]};
         put_text(&g, preset_of(&kinds[k]), "refuse");
@@ -618,7 +614,6 @@ static void test_threads(void **state)
 /* A matrix that is divided: the bytes of one thread, also of the sums. */
 static void test_divided(void **state)
 {
-    (void)state;
     size_t threads = 3;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
     const size_t before = loops;
@@ -670,7 +665,6 @@ static void release(void *context, void *memory, size_t size)
 
 static void test_memory(void **state)
 {
-    (void)state;
     size_t threads = 3;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
     const qobs_allocator allocator = {sizeof allocator, allocate, release, NULL};
@@ -735,7 +729,6 @@ static int create(const char *text, qobs_quantizer_args args)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     const char *const int8 = "llmc.memoryless_minmax num_bits=8 strategy=channel";
     const char *const int4 = "llmc.memoryless_minmax num_bits=4 group_size=9 ragged=true";
     assert_not_created(int8, QOBS_ERROR_INVALID_ARGUMENT, "columns|is 0", a.columns = 0);
@@ -780,7 +773,6 @@ static void test_fp8_zero_point(const struct matrix *m)
 /* Codes of a runtime, whose operators take no F64 and have no other numbers. */
 static void test_products_refused(void **state)
 {
-    (void)state;
     const char *const int8 = "vllm.scaled_int8_quant";
     assert_not_created(int8, QOBS_ERROR_INVALID_ARGUMENT, "dtype|F64|BF16", a.dtype = QOBS_F64);
     assert_not_created(int8, QOBS_ERROR_INVALID_ARGUMENT, "config|scaled_int8_quant|codes", a.dequantized = 1);
@@ -813,7 +805,6 @@ static void test_products_refused(void **state)
 
 static void test_runs_refused(void **state)
 {
-    (void)state;
     struct given g = {.kind = &kinds[1], .text = "llmc.memoryless_minmax num_bits=8 strategy=channel symmetric=false"};
     assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
     struct matrix m = make_matrix(QOBS_F32, 3, 16, 0);
@@ -851,7 +842,6 @@ static void test_runs_refused(void **state)
 
 static void test_global_scales_refused(void **state)
 {
-    (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY, 0, -0.0f, -1}, good = 0x1p-149f;
     static const float values[16] = {1, -2, 3};
     qobs_config *config = NULL;

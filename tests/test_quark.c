@@ -16,7 +16,6 @@ static const char channel_ballot[] = "quark.PerChannelPowOf2MinMaxObserver", fix
 
 static void test_settings_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *preset, *settings, *words;
     } cases[] = {
@@ -58,7 +57,6 @@ static void test_settings_refused(void **state)
 
 static void test_values_refused(void **state)
 {
-    (void)state;
     static const float zeros[24];
     qobs_observer *o = make(groups, "ch_axis=1;group_size=5");
     assert_refused(observe(o, 3, 8, zeros), QOBS_ERROR_INVALID_ARGUMENT, "group_size|5|8");
@@ -74,7 +72,6 @@ static void test_values_refused(void **state)
 /* A range and a scale for each channel; three of them where there were two begin anew. */
 static void test_another_shape(void **state)
 {
-    (void)state;
     qobs_observer *o = make(channels, "ch_axis=0");
     assert_ok(observe(o, 2, 2, F32(-1, 5, 2, 3)));
     assert_ok(observe(o, 2, 2, F32(0, 1, -9, 3)));
@@ -98,7 +95,6 @@ static void test_another_shape(void **state)
 /* Quark's buffers are f32 until the first tensor: what a double has beyond that is lost once. */
 static void test_doubles_pass_through_f32(void **state)
 {
-    (void)state;
     const double x[] = {1 + 0x1p-40}, y[] = {1 + 0x1p-39};
     double got;
     qobs_observer *o = make(tensor_minmax, "");
@@ -114,7 +110,6 @@ static void test_doubles_pass_through_f32(void **state)
 
 static void test_without_data(void **state)
 {
-    (void)state;
     static const struct {
         const char *preset, *settings;
         float scale;
@@ -168,7 +163,6 @@ static qobs_observer *copy_of(const qobs_observer *o)
 /* The range only grows, so a scale that has been passed does not come back; is_dynamic lets it. */
 static void test_ballot(void **state)
 {
-    (void)state;
     qobs_observer *o = make(ballot, "is_dynamic=true;symmetric=true");
     assert_ok(observe(o, 1, 2, F32(-1, 1)));
     assert_result(o, "scale", 0x1p-7f);
@@ -199,7 +193,6 @@ static void test_ballot(void **state)
 /* A range that leaves no scale has no vote, and hides those cast before. */
 static void test_ballot_without_result(void **state)
 {
-    (void)state;
     qobs_observer *o = make(channel_ballot, "ch_axis=0;nonfinite=propagate");
     assert_ok(observe(o, 2, 1, F32(1, 2)));
     assert_int_equal(qobs_observer_result_count(o), 5);
@@ -210,7 +203,6 @@ static void test_ballot_without_result(void **state)
 
 static void test_bytes(void **state)
 {
-    (void)state;
     static const struct {
         const char *preset, *settings;
     } cases[] = {{tensor_minmax, "symmetric=false"},
@@ -274,7 +266,6 @@ static void release(void *context, void *memory, size_t size)
 /* The observer is as it was if memory runs out at any place, and no memory leaks. */
 static void test_no_memory(void **state)
 {
-    (void)state;
     struct allowance a = {.left = 1000};
     const qobs_allocator allocator = {
         .struct_size = sizeof allocator, .allocate = allocate, .release = release, .context = &a};
@@ -305,7 +296,6 @@ static void test_no_memory(void **state)
 /* The pieces a plan promises: rows of the swapped axis, padded, with the shape of scale between its ends. */
 static void test_plan(void **state)
 {
-    (void)state;
     const float x[] = {1, 2, 3, 4, 5, 6};
     const float blocks[] = {1, 3, 5, 0, 2, 4, 6, 0};
     const qobs_tensor value = tensor(QOBS_F32, x, 3, 2);
@@ -325,7 +315,6 @@ static void test_plan(void **state)
 /* All but one magnitude lie in the last of 32 bins, so the threshold that clips nothing diverges least. */
 static void test_last_threshold(void **state)
 {
-    (void)state;
     float x[1024] = {0}, log_threshold;
     for (size_t i = 1; i < 1024; i++)
         x[i] = i % 2 ? 1 : -1;

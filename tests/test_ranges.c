@@ -300,7 +300,6 @@ static const qobs_tensor edges_9 = {
 
 static void test_percentile(void **state)
 {
-    (void)state;
     static const struct {
         const char *symmetric;
         double percentile;
@@ -325,7 +324,6 @@ static void test_percentile(void **state)
 
 static void test_quark_mse(void **state)
 {
-    (void)state;
     qobs_config *config = config_of("quark.PerTensorMinMaxObserver", "dtype", "int4");
     float min = 9, max = 9;
     qobs_error error;
@@ -386,7 +384,6 @@ static double divergence_of(const double *counts, size_t bins, size_t cells, siz
 /* Most bins empty, as after an outlier, and counts that are lost in the sum of those before. */
 static void test_sparse_entropy(void **state)
 {
-    (void)state;
     double counts[MOST_BINS], workspace[4 * MOST_BINS + 1];
     assert_true(qobs_range_workspace(MOST_BINS) <= sizeof workspace / sizeof *workspace);
     uint32_t random = 1;
@@ -414,7 +411,6 @@ static void expect_refused(int status, const qobs_error *error, const char *word
 
 static void test_refusals(void **state)
 {
-    (void)state;
     qobs_config *modelopt = config_of("modelopt.MaxCalibrator", NULL, NULL),
                 *llmc = config_of("llmc.memoryless_minmax", NULL, NULL);
     qobs_config *quark = config_of("quark.PerTensorMinMaxObserver", NULL, NULL),
@@ -464,7 +460,6 @@ static void test_refusals(void **state)
 /* qobs_range_by_l2_norm reads the first and the last edge only. */
 static void test_end_edges(void **state)
 {
-    (void)state;
     qobs_config *config = config_of("torch.MinMaxObserver", NULL, NULL);
     float edges[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8}, min = 0, max = 0, other_min = -1, other_max = -1;
     const int32_t counts[8] = {1000000, 1, 1, 1, 1, 1, 1, 1};
@@ -488,7 +483,6 @@ static void test_end_edges(void **state)
 /* Both ends can lose two bins; the last one loses them first, a full one among them. Upstream does the same. */
 static void test_first_step(void **state)
 {
-    (void)state;
     qobs_config *config = config_of("torch.MinMaxObserver", NULL, NULL);
     const int32_t counts[8] = {0, 0, 1, 1, 1, 1, 1, 0};
     const float edges[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};

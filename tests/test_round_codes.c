@@ -4,21 +4,13 @@
 /* qobs_round_codes: optima by brute force, an objective that never rises, Hessians of all kinds, blocks, and the same
  * bits on every instruction set and number of threads. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "qobs/plan.h"
 #include "qobs/qobs.h"
 #include "qobs/stateless.h"
 #include "repeats.h"
 #include "threads.h"
+#include "unit.h"
 
 enum { MOST_COLUMNS = 400, MOST_ROWS = 400 };
 #define DOUBT 0x1.2p-17 /* relative error of D H, as kernels/kernel_hessian.h has it */
@@ -316,7 +308,6 @@ static void brute_force(void **state)
     static const char *const names[] = {"int2", "int3", "int2 asymmetric", "int3 asymmetric"};
     enum { ROWS = 100 };
     const int hessians = repeats(4, 100);
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const struct kind *kind = kinds;
         while (strcmp(kind->name, names[i]) != 0)
@@ -349,7 +340,6 @@ static void brute_force(void **state)
 /* Without dependence between columns the nearest codes are the best ones. */
 static void diagonal(void **state)
 {
-    (void)state;
     for (int i = 0; i < KINDS; i++) {
         struct sample s = make_sample(&kinds[i], 200, 150, 0, 0, 1);
         for (int64_t j = 0; j < s.columns; j++)
@@ -369,7 +359,6 @@ static void diagonal(void **state)
 static void monotone(void **state)
 {
     enum { ROWS = 200, PASSES = 4 };
-    (void)state;
     int64_t rows = 0, lower = 0;
     for (int turn = 0; rows < repeats(2000, 100000); turn++)
         for (int i = 0; i < KINDS; i++, rows += ROWS) {
@@ -433,7 +422,6 @@ static void dampen(struct sample *s, double share)
 
 static void special_hessians(void **state)
 {
-    (void)state;
     for (int i = 0; i < KINDS; i++) {
         struct sample s = make_sample(&kinds[i], 150, 140, 20, 0, 1); /* of rank 1 */
         const size_t codes = (size_t)(s.rows * s.columns), entries = (size_t)(s.columns * s.columns);
@@ -467,7 +455,6 @@ static void special_hessians(void **state)
 /* A column without weight keeps its nearest codes, and so do NaN and infinity; others change beside them. */
 static void kept(void **state)
 {
-    (void)state;
     struct sample s = make_sample(&kinds[2], 150, 140, 0, 0, 60);
     const int64_t n = s.columns;
     for (int64_t k = 0; k < n; k++)
@@ -487,7 +474,6 @@ static void kept(void **state)
 /* H counts as its symmetric part. */
 static void asymmetric(void **state)
 {
-    (void)state;
     struct sample s = make_sample(&kinds[2], 130, 140, 0, 0, 60);
     const int64_t n = s.columns;
     round_sample(&s, 4, s.nearest, NULL);
@@ -506,7 +492,6 @@ static void asymmetric(void **state)
 static void dampened(void **state)
 {
     static const int64_t shapes[][2] = {{0, 0}, {100, 40}, {20, 140}};
-    (void)state;
     for (int i = 0; i < KINDS; i++)
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
             struct sample s = make_sample(&kinds[i], 150, 290, shapes[k][0], shapes[k][1], 40);
@@ -527,7 +512,6 @@ static void dampened(void **state)
 
 static void refused(void **state)
 {
-    (void)state;
     static const struct {
         double number;
         int64_t at;
@@ -559,7 +543,6 @@ static void refused(void **state)
 static void blocks(void **state)
 {
     static const int64_t shapes[][3] = {{300, 50, 100}, {300, 100, 40}, {310, 0, 150}, {260, 64, 64}};
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct sample s = make_sample(&kinds[9], 140, shapes[i][0], shapes[i][1], shapes[i][2], 80);
         round_sample(&s, 3, s.codes, NULL);
@@ -592,7 +575,6 @@ static void blocks(void **state)
 static void same_bits(void **state)
 {
     static const size_t counts[] = {1, 2, 7};
-    (void)state;
     for (int i = 2; i < KINDS; i += 3) {
         struct sample s = make_sample(&kinds[i], repeats(131, MOST_ROWS - 3), MOST_COLUMNS - 9, 100, 0, 200);
         const size_t codes = (size_t)(s.rows * s.columns);

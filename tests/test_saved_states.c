@@ -391,7 +391,6 @@ static void test_case(void **state)
 /* Every section belongs to a case. */
 static void test_sections(void **state)
 {
-    (void)state;
     size_t sections = 0, own = 0, released = 0, length;
     for (size_t i = 0; i < CASES; i++) {
         char name[96];
@@ -407,7 +406,6 @@ static void test_sections(void **state)
 
 static void test_write(void **state)
 {
-    (void)state;
     struct text all = {0};
     put(&all, "Results of the states beside this file, made with version %s of the library\n", qobs_version());
     for (size_t i = 0; i < qobs_preset_count(); i++) {

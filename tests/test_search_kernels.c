@@ -8,12 +8,6 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/tensor.h"
 #include "check/exercised.h"
@@ -34,6 +28,7 @@
 #include "search/search_errors.h"
 #include "threads.h"
 #include "calls.h"
+#include "unit.h"
 
 enum { MOST = 1024, CANDIDATES = 112 };
 

@@ -99,7 +99,6 @@ static void expect_same_state(const qobs_observer *a, const qobs_observer *b)
 
 static void test_same_as_activations(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         qobs_observer *o = make_search(i), *plain = make_search(i);
         observe_activations(o);
@@ -126,7 +125,6 @@ static void test_same_as_activations(void **state)
 /* The results that name the Hessian are what was set. */
 static void test_results(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         qobs_observer *o = make_with(i);
         double sum[COLUMNS * MOST_BLOCK];
@@ -150,7 +148,6 @@ static void test_results(void **state)
 /* Strides of any sign, and blocks of which only the symmetric part is that Hessian. */
 static void test_strides_and_symmetry(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         static double other[2 * COLUMNS * MOST_BLOCK];
         const int64_t b = searches[i].block, blocks = COLUMNS / b, e = (int64_t)sizeof(double);
@@ -182,7 +179,6 @@ static void test_strides_and_symmetry(void **state)
 
 static void test_reloaded(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         qobs_observer *o = make_with(i), *loaded, *clone;
         size_t size;
@@ -205,7 +201,6 @@ static void test_reloaded(void **state)
 /* Two that have the same one still have its mean. With a Hessian of 0 in between it is half of it: the errors halve. */
 static void test_merged(void **state)
 {
-    (void)state;
     static const double zeros[COLUMNS * MOST_BLOCK];
     for (size_t i = 0; i < SEARCHES; i++) {
         qobs_observer *o = make_with(i), *other = make_with(i), *alone = make_with(i), *none = make_search(i);
@@ -237,7 +232,6 @@ static void test_merged(void **state)
 /* It replaces activations, also of another number of columns, and one set before. Activations that follow are added. */
 static void test_replaced(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         static double ones[COLUMNS * MOST_BLOCK];
         qobs_observer *o = make_with(i), *given = make_search(i);
@@ -278,7 +272,6 @@ static void test_replaced(void **state)
 /* A second weight of the same inputs: another one before it leaves no trace, also of another shape and dtype. */
 static void test_next_weight(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         static const double others[COLUMNS] = {1, -2, 3};
         const qobs_tensor other = tensor(QOBS_F64, others, 1, COLUMNS);
@@ -326,7 +319,6 @@ static void expect_entry_refused(qobs_observer *o, qobs_dtype dtype, int64_t at,
 
 static void test_refused(void **state)
 {
-    (void)state;
     const qobs_tensor h = hessian_of(0, QOBS_F64);
     for (int with = 0; with < 2; with++) {
         qobs_observer *o = with ? make_with(0) : make_search(0);
@@ -390,7 +382,6 @@ static void test_refused(void **state)
 /* A Hessian of another number of columns than the weight's weighs nothing, as activations. */
 static void test_other_columns(void **state)
 {
-    (void)state;
     qobs_observer *o = make_with(0);
     qobs_search_report report = {.struct_size = sizeof report};
     assert_ok(observe(o, ROWS, COLUMNS / 2, values));

@@ -99,7 +99,6 @@ static void transfer(const qobs_observer *from, qobs_observer *to)
 
 static void test_transfer(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qobs_observer *from = make(cases[i][0], cases[i][1]), *to = make(cases[i][0], cases[i][1]);
         observe_batch(from, 1);
@@ -123,7 +122,6 @@ static void expect_refusal(qobs_observer *o, const qobs_histogram_state *h, cons
 
 static void test_refusals(void **state)
 {
-    (void)state;
     double counts[4] = {1, 2, 3, 4};
     float edges[5] = {0, 1, 2, 3, 4};
     int64_t bins = 4, all = 5;

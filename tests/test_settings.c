@@ -247,7 +247,6 @@ static void check_setting(qobs_config *config, const char *key)
 
 static void test_descriptions(void **state)
 {
-    (void)state;
     size_t kinds[QOBS_SETTING_OWN_NAME + 1] = {0};
     for (size_t p = 0; p < qobs_preset_count(); p++) {
         qobs_config *config = parse(qobs_preset_name(p));
@@ -265,7 +264,6 @@ static void test_descriptions(void **state)
 /* The structure of the first header, a smaller one, and one that has grown. */
 static void test_info_size(void **state)
 {
-    (void)state;
     struct {
         qobs_setting_info info;
         unsigned char more[16];
@@ -297,7 +295,6 @@ static void test_info_size(void **state)
 
 static void test_shortest(void **state)
 {
-    (void)state;
     qobs_config *config = parse("torch.FixedQParamsObserver");
     static const struct {
         double number;
@@ -332,7 +329,6 @@ static void test_shortest(void **state)
 /* A buffer that is too small is refused for every setting and stays as it is. */
 static void test_small_buffers(void **state)
 {
-    (void)state;
     for (size_t p = 0; p < qobs_preset_count(); p++) {
         qobs_config *config = parse(qobs_preset_name(p));
         for (size_t k = 0; k < qobs_config_key_count(config); k++) {
@@ -354,7 +350,6 @@ static void test_small_buffers(void **state)
 
 static void test_set_all(void **state)
 {
-    (void)state;
     static const struct {
         const char *preset, *settings, *text;
     } accepted[] = {
@@ -394,7 +389,6 @@ static void test_set_all(void **state)
 
 static void test_set_all_or_nothing(void **state)
 {
-    (void)state;
     static const char *const refused[][2] = {
         {"symmetric=false num_bits=17", "num_bits|'17'|2|16"},
         {"symmetric=false bits=4", "bits|num_bits"},
@@ -426,7 +420,6 @@ static void test_set_all_or_nothing(void **state)
 
 static void test_parse(void **state)
 {
-    (void)state;
     static const char *const refused[][2] = {
         {"", "preset|''|llmc.*"},
         {" ; ", "preset|''"},
@@ -457,7 +450,6 @@ static void test_parse(void **state)
 /* Random settings as text make the same configuration. */
 static void test_round_trip(void **state)
 {
-    (void)state;
     for (size_t p = 0; p < qobs_preset_count(); p++)
         for (int round = 0; round < 30; round++) {
             qobs_config *config = parse(qobs_preset_name(p));
@@ -525,7 +517,6 @@ static void assert_same_state(const qobs_observer *a, const qobs_observer *b)
 
 static void test_observer_clone(void **state)
 {
-    (void)state;
     const struct every_preset *p;
     for (size_t i = 0; (p = preset_at(i)); i++) {
         qobs_observer *o = make(p->preset, p->settings), *clone = NULL;
@@ -555,7 +546,6 @@ static void test_observer_clone(void **state)
 /* The global scale that was set, and reference amax and weights, are copied, too. */
 static void test_clone_of_what_was_set(void **state)
 {
-    (void)state;
     const struct every_preset fp4 = {"llmc.minmax", "strategy=tensor_group group_size=16 type=float num_bits=4"};
     qobs_observer *o = make(fp4.preset, fp4.settings), *clone = NULL;
     float global[2] = {0}, own;
@@ -620,7 +610,6 @@ static void release(void *context, void *memory, size_t size)
 
 static void test_no_memory(void **state)
 {
-    (void)state;
     struct counter counter = {0};
     const qobs_allocator allocator = {sizeof allocator, allocate, release, &counter};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .allocator = &allocator};
@@ -653,7 +642,6 @@ static void test_no_memory(void **state)
 
 static void test_open(void **state)
 {
-    (void)state;
     qobs_observer *o = NULL, *loaded = NULL;
     char text[MOST_TEXT];
     assert_refused(qobs_observer_open(&o, "llmc.minmax num_bits=17", NULL, &error), wrong, "num_bits|17");
@@ -676,7 +664,6 @@ static void test_open(void **state)
 
 static void test_null(void **state)
 {
-    (void)state;
     qobs_config *config = parse("llmc.minmax"), *made = NULL;
     qobs_observer *o = NULL, *clone = NULL;
     qobs_setting_info info = {.struct_size = sizeof info};

@@ -2,14 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The splitter of work for threads: parts cover all units once, in order, and their number obeys the limits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/split.h"
+#include "unit.h"
 
 static void in_turn(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
@@ -28,7 +22,6 @@ static struct split split_for(size_t threads, const struct split_rule *rule, int
 
 static void limits(void **state)
 {
-    (void)state;
     const struct split_rule rule = {.min_total = 200, .min_part = 100, .parts_per_thread = 4, .max_parts = 64};
     const struct runtime alone = {0};
     assert_int_equal(qobs_split(&alone, &rule, 1000, 1 << 20, 0).parts, 1);
@@ -64,7 +57,6 @@ static void covers(const struct split *split)
 
 static void boundaries(void **state)
 {
-    (void)state;
     static const int64_t units[] = {0, 1, 2, 15, 16, 31, 32, 33, 1000, 4097, INT64_MAX / 3, INT64_MAX};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         for (int64_t parts = 1; parts <= 70; parts++)
@@ -89,7 +81,6 @@ static void record_part(void *argument, int64_t part, int64_t from, int64_t to)
 
 static void runs(void **state)
 {
-    (void)state;
     const qobs_executor executor = {.struct_size = sizeof executor, .parallel_for = in_turn, .threads = 3};
     const struct runtime runtime = {.executor = &executor};
     const struct split split = {1001, 7, true};
@@ -104,7 +95,6 @@ static void runs(void **state)
 
 static void sizes(void **state)
 {
-    (void)state;
     assert_int_equal(qobs_split_size(1000, 10, 1, 1), 100);
     assert_int_equal(qobs_split_size(1001, 10, 1, 1), 101);
     assert_int_equal(qobs_split_size(1001, 10, 1, 16), 112);

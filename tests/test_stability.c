@@ -12,7 +12,6 @@
 
 static void test_version(void **state)
 {
-    (void)state;
     char numbers[32];
     snprintf(numbers, sizeof numbers, "%d.%d.%d", QOBS_VERSION_MAJOR, QOBS_VERSION_MINOR, QOBS_VERSION_PATCH);
     assert_string_equal(numbers, QOBS_VERSION);
@@ -40,7 +39,6 @@ struct later {
 
 static void test_rules(void **state)
 {
-    (void)state;
     const struct first older = {.struct_size = sizeof older};
     const struct now same = {.struct_size = sizeof same, .b = -1};
     struct later newer = {.struct_size = sizeof newer, .b = -1};
@@ -85,7 +83,6 @@ static void serial(void *context, void (*task)(void *, size_t), void *argument, 
 
 static void test_structures(void **state)
 {
-    (void)state;
     qobs_observer *o = make("llmc.minmax", ""), *other = NULL;
     qobs_config *config = make_config("llmc.minmax", "base_name=weight;strategy=group;group_size=2", NULL);
     const float data[] = {1, 2, 3, 4};
@@ -167,7 +164,6 @@ static void test_structures(void **state)
 /* Every structure callers fill is taken from newer headers that ask for nothing new, and refused where they do. */
 static void test_newer(void **state)
 {
-    (void)state;
     qobs_config *config = make_config("llmc.minmax", "base_name=input", NULL);
     static const int64_t shape[] = {2, 2};
     const float data[] = {1, 2, 3, 4};
@@ -220,7 +216,6 @@ static void test_newer(void **state)
 /* Out structures are filled as far as the caller knows them. */
 static void test_filled(void **state)
 {
-    (void)state;
     static const int64_t shape[] = {2, 2};
     const float data[] = {1, 2, 3, 4};
     const qobs_tensor value = tensor_of(QOBS_F32, 2, shape, data);
@@ -392,7 +387,6 @@ static void fill_of_histogram(struct filled *f, int byte)
  * ends of texts or of shapes. */
 static void test_no_stack(void **state)
 {
-    (void)state;
     static struct filled filled[2];
     for (int i = 0; i < 2; i++) {
         fill_of_observer(&filled[i], i ? 0xaa : 0x55);

@@ -71,7 +71,6 @@ static unsigned char *save(const qobs_observer *o, size_t *size)
 
 static void test_round_trip(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++)
         for (int batches = 0; batches <= 2; batches++) {
             qobs_observer *o = make_kind(k), *back = NULL;
@@ -97,7 +96,6 @@ static void test_round_trip(void **state)
 
 static void test_damage(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         qobs_observer *o = make_kind(k), *back = NULL;
         observe_batch(o, 0);
@@ -122,7 +120,6 @@ static void test_damage(void **state)
 /* Observer i of three sees batches i and i + 3; the rule of the merge is rebuilt from their own ranges. */
 static void test_merge(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         qobs_observer *shards[3], *all = make_kind(k), *merged = make_kind(k);
         for (int i = 0; i < 3; i++)
@@ -175,7 +172,6 @@ static void test_merge(void **state)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     qobs_observer *a = make_kind(1), *b = make_kind(2), *c = make_kind(1);
     observe_batch(a, 0);
     observe_batch(b, 0);
@@ -210,7 +206,6 @@ static void repair(unsigned char *bytes, size_t size)
 /* Settings a configuration would take are refused where they are not written as they are saved. */
 static void test_texts(void **state)
 {
-    (void)state;
     static const char *const texts[][2] = {{"num_bits=8\n", "num_bits=+8\n"},
                                            {"averaging_constant=0.01\n", "averaging_constant=1e-2\n"},
                                            {"dynamic=false\nscale_dtype=null\n", "scale_dtype=null\ndynamic=false\n"},
@@ -244,7 +239,6 @@ static void test_texts(void **state)
 /* Ignored tensors are saved, loaded and merged. Format 2 has no such count. */
 static void test_ignored(void **state)
 {
-    (void)state;
     enum { LENGTH = 16, COUNTS = 6 * 8 };
     qobs_observer *o = make("llmc.static_minmax", "base_name=weight"), *same = NULL, *old = NULL;
     for (int i = 0; i < 4; i++)

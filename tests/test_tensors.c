@@ -58,7 +58,6 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
 
 static void test_too_large(void **state)
 {
-    (void)state;
     static const int64_t zeros[QOBS_MAX_NDIM];
     static const struct {
         int ndim;
@@ -120,7 +119,6 @@ static void release_some(void *context, void *memory, size_t size)
 /* Bounded, but more than there is: every kind of state says so, and stays as it was. */
 static void test_more_than_memory(void **state)
 {
-    (void)state;
     static const int64_t zeros[2];
     size_t most = 0;
     const qobs_allocator allocator = {sizeof allocator, allocate_some, release_some, &most};
@@ -160,7 +158,6 @@ static void test_more_than_memory(void **state)
 
 static void test_empty(void **state)
 {
-    (void)state;
     const qobs_tensor empty[] = {tensor(QOBS_F32, NULL, 0, COLUMNS), tensor(QOBS_F32, NULL, ROWS, 0),
                                  tensor(QOBS_F32, NULL, 0), tensor(QOBS_F32, NULL, 0, INT64_MAX),
                                  tensor(QOBS_F32, data, INT64_MAX, INT64_MAX, 0)};
@@ -222,7 +219,6 @@ static void expect_as_copy(const struct every_preset *p, const int64_t *strides,
 
 static void test_strides(void **state)
 {
-    (void)state;
     enum { E = sizeof *data };
     static const struct {
         int64_t strides[2];
@@ -248,7 +244,6 @@ static void test_strides(void **state)
 /* The stride of a dimension of one is never taken. */
 static void test_unused_strides(void **state)
 {
-    (void)state;
     static const int64_t shapes[][2] = {{1, COLUMNS}, {COLUMNS, 1}, {1, 1}};
     static const int64_t strides[][2] = {{INT64_MIN, 4}, {4, INT64_MAX}, {INT64_MAX, INT64_MIN}};
     qobs_config *config = make_config("quark.PerTensorMinMaxObserver", "", NULL);

@@ -112,7 +112,6 @@ static void change_everything(const struct every_preset *p)
 
 static void test_states(void **state)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2; i++)
         fill_matrix(batches[i], ROWS * COLUMNS, i);
     for (size_t i = 0; i < EVERY_PRESET; i++)
@@ -123,7 +122,6 @@ static void test_states(void **state)
 static void test_control_characters(void **state)
 {
     static const char setting[] = "base_name=input", escape[] = "in\033[m";
-    (void)state;
     qobs_observer *o = make("llmc.memoryless_minmax", "base_name=input;strategy=tensor"), *loaded = NULL;
     assert_ok(observe(o, ROWS, COLUMNS, batches[0]));
     size_t size, at = 0;

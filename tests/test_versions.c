@@ -338,7 +338,6 @@ static void run_case(int64_t number)
 
 static void test_versions(void **state)
 {
-    (void)state;
     for (int64_t i = 0; i < CASES; i++)
         if (only < 0 || only == i)
             run_case(i);
@@ -348,7 +347,6 @@ static void test_versions(void **state)
  * another batch ends it for the observer that takes it. */
 static void test_fusion(void **state)
 {
-    (void)state;
     for (int64_t number = 0; number < 200; number++) {
         struct rng r = {seed * 31 + (uint64_t)number};
         enum { MOST = 4, COLUMNS = 32 };
@@ -399,7 +397,6 @@ static void test_fusion(void **state)
 /* Rows seen apart, under the magnitude of all, are as the whole's. */
 static void test_amax_known(void **state)
 {
-    (void)state;
     static const char *const settings = "strategy=tensor_group;group_size=16;num_bits=4;type=float";
     enum { ROWS = 6, COLUMNS = 64, HALF = ROWS / 2 * COLUMNS, GROUPS = 2 * HALF / 16 };
     float data[2 * HALF], scale[GROUPS], expected[GROUPS], amax = 0, global, expected_global;
@@ -444,7 +441,6 @@ static void test_amax_known(void **state)
  * and e4m3 have the scales of strategy group. */
 static void test_scale_dtypes(void **state)
 {
-    (void)state;
     static const char *const types[] = {"type=int;num_bits=8", "type=int;num_bits=4;symmetric=false",
                                         "type=float;num_bits=8", "type=float;num_bits=4"};
     static const char *const dates[] = {"2025-09", "2025-10"};
