@@ -83,14 +83,45 @@ static bool is_castable(const struct weight *w, const struct quant_config *confi
 }
 
 /* Words of 32 bits of both have codes of one number of bits, which no sign of a scale turns around. */
-bool job_moves_words(const struct weight_job *job)
+static bool moves_words(const struct weight_job *job, const struct qparam_facts *facts)
+{
+    const struct source_codes *c = &job->weight->source_codes;
+    return quant_format_row(job->group->quant->stored)->word == FILE_I32 && c->bits == job_args(job)->num_bits &&
+           job->weight->shape[1] * c->bits % 32 == 0 && !facts->negative;
+}
+
+/* Returns true if the format has zero points as they are in whole words, or none. */
+static bool moves_zero_points(const struct weight_job *job, const struct qparam_facts *facts)
+{
+    const struct source_codes *c = &job->weight->source_codes;
+    const struct quant_group *g = job->group->quant;
+    const struct word_layout *words = quant_format_row(g->stored)->words;
+    const bool fills = 32 % c->bits == 0 && job->weight->shape[0] % (32 / c->bits) == 0;
+    if (words)
+        return fills && (!c->zero_points || zero_points_fill_words(job->weight)) &&
+               facts->low + (1 << (c->bits - 1)) >= words->zero_offset;
+    return job_args(job)->symmetric ||
+           (quant_packs_zero_points(g->stored, &g->weights) && zero_points_fill_words(job->weight));
+}
+
+/* Returns true if scales and zero points of the weight's tensors are those of the output, each once. */
+static bool moves_qparams(const struct weight_job *job, const struct qparam_facts *facts)
+{
+    const struct source_codes *c = &job->weight->source_codes;
+    const uint64_t count = (uint64_t)(job->weight->shape[0] * c->scale_columns);
+    return job->unit_rows == 1 && job->unit_qparams == c->scale_columns && c->scales->dtype == job->weight->dtype &&
+           c->scales->end - c->scales->begin == count * dtype_size(c->scales->dtype) && moves_zero_points(job, facts);
+}
+
+void job_find_moves(struct weight_job *job)
 {
     const struct source_codes *c = &job->weight->source_codes;
     struct qparam_facts facts;
-    return job->cast && c->format->code.ints && c->format->word == FILE_I32 &&
-           quant_format_row(job->group->quant->stored)->word == FILE_I32 && c->bits == job_args(job)->num_bits &&
-           job->weight->shape[1] * c->bits % 32 == 0 && weight_qparam_facts(job->weight, &facts, NULL) == QOBS_OK &&
-           !facts.negative;
+    if (!job->cast || !c->format->code.ints || c->format->word != FILE_I32 ||
+        weight_qparam_facts(job->weight, &facts, NULL) != QOBS_OK)
+        return;
+    job->moved.words = moves_words(job, &facts);
+    job->moved.qparams = job->moved.words && moves_qparams(job, &facts);
 }
 
 static bool keeps_floats(const struct weight_job *job)
@@ -337,14 +368,11 @@ static int keep_scales(struct row_slice *s, const struct slice_qparams *q, struc
     return QOBS_OK;
 }
 
-static void move_qparams(struct row_slice *s, const struct slice_qparams *q)
+void cast_moved(struct row_slice *s)
 {
-    const int64_t blocks = s->job->weight->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
-    weight_move_scales(s->job->weight, s->first, s->count, repeats, q->scale);
-    if (q->has_zero_point)
-        weight_move_zero_points(s->job->weight, s->first, s->count, repeats, q->zero_point);
-    s->blocks += (uint64_t)(s->count * blocks);
-    s->lossless += (uint64_t)(s->count * blocks);
+    const uint64_t blocks = (uint64_t)(s->count * s->job->weight->source_codes.scale_columns);
+    s->blocks += blocks;
+    s->lossless += blocks;
 }
 
 int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct workspace *work, struct fail *f)
@@ -355,10 +383,6 @@ int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct works
         return widen_scales(s, q, work, f);
     if (keeps_floats(s->job))
         return keep_scales(s, q, work, f);
-    if (s->job->moved && q->scale_dtype == dtype_in_library(w->source_codes.scales->dtype)) {
-        move_qparams(s, q);
-        return QOBS_OK;
-    }
     const struct caster c = open_caster(s->job);
     const int64_t blocks = w->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
     const float *scales = read_scales(s, work);

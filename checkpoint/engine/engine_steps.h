@@ -78,8 +78,10 @@ bool weight_keeps_floats(const struct weight *weight, const struct quant_group *
 void keep_floats(struct row_slice *slice, const float *scales, float *unit_scales);
 int check_floats(const struct row_slice *slice, const unsigned char *codes, struct fail *f);
 
-/* Returns true if codes of a job lie in words of the source as the words of its format need them. */
-bool job_moves_words(const struct weight_job *job);
+/* Finds whether the words of a cast in integers, and its qparams, move as they are. Counts the scales of a slice whose
+ * qparams moved. */
+void job_find_moves(struct weight_job *job);
+void cast_moved(struct row_slice *slice);
 
 /* Makes the quantizer of the slices, once the set has its ranges and its global scale. */
 int job_prepare(struct weight_job *job, struct fail *f);

@@ -76,7 +76,8 @@ static int fill_job(struct weight_job *job, const struct engine *e, size_t index
         job->unit_qparams = ndim == 1 ? 1 : shape[1];
     }
     RETURN_IF_NOT_OK(e->sink->functions->wants(e->sink, job, &job->wants, f));
-    job->moved = e->sink->functions->move && job->wants & WANTS_CODES && job_moves_words(job);
+    if (e->sink->functions->move && job->wants & WANTS_CODES)
+        job_find_moves(job);
     return QOBS_OK;
 }
 

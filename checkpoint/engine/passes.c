@@ -10,7 +10,7 @@
 #include "files/text.h"
 
 /* Bytes of a slice, which with its codes fits L2. */
-enum { SLICE_BYTES = 1 << 18, MOVED_BYTES = 1 << 20, COPY_BYTES = 1 << 22 };
+enum { SLICE_BYTES = 1 << 18, MOVED_BYTES = 1 << 22, COPY_BYTES = 1 << 22 };
 
 /* Rows of a slice that are many. */
 enum { MANY_ROWS = 256 };
@@ -36,14 +36,15 @@ static bool packs_rows(const struct weight_job *job)
     return g && (quant_packs_zero_points(g->format, &g->weights) || quant_format_row(g->stored)->words);
 }
 
-/* Slices have whole units, and 32 rows because packed zero points of 32 rows fill words, as codes of AWQ do. */
+/* Slices have whole units, and 32 rows because packed zero points of 32 rows fill words. Words of AWQ of 128 rows are a
+ * line of a cache. */
 static int cut_rows(struct engine *e, struct weight_job *job, struct fail *f)
 {
     const int64_t rows = weight_rows(job->weight);
     const bool global = job->unit_rows == rows && job->unit_qparams == 1;
     const int64_t row_bytes = weight_columns(job->weight) * (int64_t)dtype_size(job->weight->dtype);
-    const int64_t unit = global ? 1 : job->moved || packs_rows(job) ? 32 : job->unit_rows;
-    const int64_t bytes = job->moved ? MOVED_BYTES : SLICE_BYTES;
+    const int64_t unit = global ? 1 : job->moved.words ? 128 : packs_rows(job) ? 32 : job->unit_rows;
+    const int64_t bytes = job->moved.words ? MOVED_BYTES : SLICE_BYTES;
     int64_t count = bytes / (row_bytes > 0 ? row_bytes : 1) / unit * unit;
     count = count > 0 ? count : unit;
     count = job->wants & WANTS_MANY_ROWS && count < MANY_ROWS ? MANY_ROWS : count;

@@ -53,6 +53,11 @@ struct job_result {
     double sums[SINK_SUMS];    /* that the sink adds up over slices, in their order */
 };
 
+/* The sink moves words: move() in place of codes(); and with them scales and zero points, in place of scales(). */
+struct job_moves {
+    bool words, qparams;
+};
+
 struct weight_job {
     const struct weight *weight;
     size_t index;                     /* of the weight */
@@ -61,7 +66,7 @@ struct weight_job {
     int64_t unit_rows;                /* rows that cannot be separated */
     int64_t unit_qparams;             /* qparams of a unit */
     bool cast;                        /* it is in codes that the scheme holds (casts.c) */
-    bool moved;                       /* the sink moves its words: move() in place of codes() */
+    struct job_moves moved;           /* from the source, by the sink */
     bool borrowed;                    /* its bytes are safe to read in place (weight_borrow) */
     bool weighted;                    /* the search weighs columns by importance */
     struct importance_found importance;

@@ -317,13 +317,17 @@ int slice_quantize(struct engine *e, struct row_slice *s, struct workspace *work
     struct rows r = {.shape = {0}};
     const struct weight_job *job = s->job;
     const unsigned wants = job_left(job);
+    if (job->moved.qparams) {
+        cast_moved(s);
+        return e->sink->functions->move(e->sink, s, work, f);
+    }
     const bool kept = job_keeps_codes(job) && !(wants & WANTS_NUMBERS);
     if (!kept)
         RETURN_IF_NOT_OK(rows_open(&r, s, work, f));
     if (qobs_quantizer_layout(job->quantizer, s->count, &layout, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
     RETURN_IF_NOT_OK(open_qparams(&q, s, &layout, work, f));
-    const bool coded = wants & (WANTS_CODES | WANTS_NUMBERS) && !job->moved;
+    const bool coded = wants & (WANTS_CODES | WANTS_NUMBERS) && !job->moved.words;
     void *codes = coded ? workspace_reserve(work, WORK_CODES, layout.codes_size) : NULL;
     if (coded && !codes)
         return NO_MEMORY(f, "codes");
@@ -331,7 +335,7 @@ int slice_quantize(struct engine *e, struct row_slice *s, struct workspace *work
         RETURN_IF_NOT_OK(cast_codes(s, codes, work, f));
     else if (coded || !(job->qparams.scale || job->cast))
         RETURN_IF_NOT_OK(quantize_rows(e, &r, s, &q, &layout, codes, f));
-    if (job->moved)
+    if (job->moved.words)
         RETURN_IF_NOT_OK(e->sink->functions->move(e->sink, s, work, f));
     else if (wants & WANTS_CODES)
         RETURN_IF_NOT_OK(put_codes(e, s, codes, work, f));

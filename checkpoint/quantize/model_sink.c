@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "files/output_compare.h"
-#include "quantize/move_words.h"
+#include "quantize/move_qparams.h"
 
 static int put(void *context, const struct output_tensor *t, uint64_t offset, const void *data, size_t bytes,
                struct fail *f)
@@ -110,11 +110,25 @@ static int codes(struct sink *sink, const struct weight_job *job, uint64_t offse
     return QOBS_OK;
 }
 
+/* Writes the scales and zero points of a whole weight. */
+static int put_qparams(struct model_sink *m, const struct weight_job *job, struct workspace *work, struct fail *f)
+{
+    struct moved_bytes moved;
+    RETURN_IF_NOT_OK(move_scales(&moved, job, work, f));
+    RETURN_IF_NOT_OK(put_part(m, job, PART_SCALE, 0, moved.data, moved.size, f));
+    if (m->layout->parts[job->index][PART_ZERO_POINT] == SIZE_MAX)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(move_zero_points(&moved, job, work, f));
+    return put_part(m, job, PART_ZERO_POINT, 0, moved.data, moved.size, f);
+}
+
 static int move(struct sink *sink, const struct row_slice *slice, struct workspace *work, struct fail *f)
 {
-    struct moved_words moved;
+    struct model_sink *m = (struct model_sink *)sink;
+    struct moved_bytes moved;
     RETURN_IF_NOT_OK(move_words(&moved, slice, work, f));
-    return put_part((struct model_sink *)sink, slice->job, PART_CODES, moved.offset, moved.data, moved.size, f);
+    RETURN_IF_NOT_OK(put_part(m, slice->job, PART_CODES, moved.offset, moved.data, moved.size, f));
+    return slice->job->moved.qparams && slice->first == 0 ? put_qparams(m, slice->job, work, f) : QOBS_OK;
 }
 
 static int copy(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *data, size_t bytes,

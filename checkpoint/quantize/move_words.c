@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-enum { WORD_BITS = 32, WORD_BYTES = 4, PLACES = 8, TILE_WORDS = 16, TILE_ROWS = 64 };
+/* A tile has whole lines of caches on both sides: 16 words of a row, 128 rows in 16 words of a column. */
+enum { WORD_BITS = 32, WORD_BYTES = 4, PLACES = 8, TILE_WORDS = 16, TILE_ROWS = 128 };
 
 /* Words of neighbouring columns. */
 struct tile {
@@ -32,25 +33,31 @@ struct word_matrix {
 
 enum { SQUARES = TILE_ROWS / PLACES };
 
-/* Exchanges the upper codes of words x with the lower ones of words y. */
-static void exchange(uint32_t *x, uint32_t *y, int bits, uint32_t mask)
+/* Exchanges the upper codes of word x with the lower ones of word y. */
+static inline void exchange(uint32_t *x, uint32_t *y, int bits, uint32_t mask)
 {
-    for (int b = 0; b < SQUARES; b++) {
-        const uint32_t t = (x[b] >> bits ^ y[b]) & mask;
-        y[b] ^= t;
-        x[b] ^= t << bits;
-    }
+    const uint32_t t = (*x >> bits ^ *y) & mask;
+    *y ^= t;
+    *x ^= t << bits;
 }
 
-/* Transposes the codes of 4 bits of eight words, in as many squares as a tile has rows for. */
+/* Transposes the codes of 4 bits of eight words, in as many squares as a tile has rows for. The loop over squares is
+ * the outer one, which compilers vectorize. */
 static void transpose_squares(uint32_t x[PLACES][SQUARES])
 {
-    for (int i = 0; i < 4; i++)
-        exchange(x[i], x[i + 4], 16, 0x0000ffff);
-    for (int i = 0; i < PLACES; i += i % 4 == 1 ? 3 : 1)
-        exchange(x[i], x[i + 2], 8, 0x00ff00ff);
-    for (int i = 0; i < PLACES; i += 2)
-        exchange(x[i], x[i + 1], 4, 0x0f0f0f0f);
+    for (int b = 0; b < SQUARES; b++) {
+        uint32_t w[PLACES];
+        for (int i = 0; i < PLACES; i++)
+            w[i] = x[i][b];
+        for (int i = 0; i < 4; i++)
+            exchange(&w[i], &w[i + 4], 16, 0x0000ffff);
+        for (int i = 0; i < 4; i++)
+            exchange(&w[i / 2 * 4 + i % 2], &w[i / 2 * 4 + i % 2 + 2], 8, 0x00ff00ff);
+        for (int i = 0; i < PLACES; i += 2)
+            exchange(&w[i], &w[i + 1], 4, 0x0f0f0f0f);
+        for (int i = 0; i < PLACES; i++)
+            x[i][b] = w[i];
+    }
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
@@ -68,65 +75,80 @@ static unsigned char *place_of(const struct word_matrix *m, int64_t row, int64_t
     return m->data + offset_of(m->layout, m, row - m->row, word - m->word);
 }
 
+/* Copies words of a tile, `most` at most. The usual number of them is one that compilers know. */
+static inline void copy_words(void *to, const void *from, int64_t words, int64_t most)
+{
+    if (words == most)
+        memcpy(to, from, WORD_BYTES * (size_t)most);
+    else
+        memcpy(to, from, WORD_BYTES * (size_t)words);
+}
+
 static void load_packed(struct tile *t, const struct word_matrix *m, const struct word_part *p)
 {
+    const unsigned char *from = place_of(m, p->row, p->word);
     for (int64_t r = 0; r < p->rows; r++) {
-        uint32_t line[TILE_WORDS];
-        memcpy(line, place_of(m, p->row + r, p->word), WORD_BYTES * (size_t)p->words);
-        for (int64_t k = 0; k < p->words; k++)
+        uint32_t line[TILE_WORDS] = {0};
+        copy_words(line, from + WORD_BYTES * m->words * r, p->words, TILE_WORDS);
+        for (int k = 0; k < TILE_WORDS; k++)
             t->words[k][r] = line[k];
     }
 }
 
 static void store_packed(const struct tile *t, const struct word_matrix *m, const struct word_part *p)
 {
+    unsigned char *to = place_of(m, p->row, p->word);
     for (int64_t r = 0; r < p->rows; r++) {
-        uint32_t line[TILE_WORDS] = {0};
-        for (int64_t k = 0; k < p->words; k++)
+        uint32_t line[TILE_WORDS];
+        for (int k = 0; k < TILE_WORDS; k++)
             line[k] = t->words[k][r];
-        memcpy(place_of(m, p->row + r, p->word), line, WORD_BYTES * (size_t)p->words);
+        copy_words(to + WORD_BYTES * m->words * r, line, p->words, TILE_WORDS);
     }
 }
 
 static void load_columns(struct tile *t, const struct word_matrix *m, const struct word_part *p)
 {
     for (int64_t k = 0; k < p->words; k++)
-        memcpy(t->words[k], place_of(m, p->row, p->word + k), WORD_BYTES * (size_t)p->rows);
+        copy_words(t->words[k], place_of(m, p->row, p->word + k), p->rows, TILE_ROWS);
 }
 
 static void store_columns(const struct tile *t, const struct word_matrix *m, const struct word_part *p)
 {
     for (int64_t k = 0; k < p->words; k++)
-        memcpy(place_of(m, p->row, p->word + k), t->words[k], WORD_BYTES * (size_t)p->rows);
+        copy_words(place_of(m, p->row, p->word + k), t->words[k], p->rows, TILE_ROWS);
 }
 
 static void load_squares(struct tile *t, const struct word_matrix *m, const struct word_part *p)
 {
-    const int64_t stride = WORD_BYTES * m->rows / PLACES, squares = p->rows / PLACES;
+    const int64_t stride = WORD_BYTES * m->rows / PLACES;
     for (int64_t k = 0; k < p->words; k++) {
-        uint32_t x[PLACES][SQUARES] = {{0}};
+        uint32_t x[PLACES][SQUARES] = {{0}}, y[PLACES][SQUARES];
         const unsigned char *from = place_of(m, p->row, p->word + k);
         for (int j = 0; j < PLACES; j++)
-            memcpy(x[j], from + j * stride, WORD_BYTES * (size_t)squares);
+            copy_words(x[j], from + j * stride, p->rows / PLACES, SQUARES);
         transpose_squares(x);
-        for (int64_t b = 0; b < squares; b++)
+        for (int i = 0; i < PLACES; i++)
+            memcpy(y[i], x[m->layout->places[i]], sizeof y[i]);
+        for (int b = 0; b < SQUARES; b++)
             for (int i = 0; i < PLACES; i++)
-                t->words[k][PLACES * b + i] = x[m->layout->places[i]][b];
+                t->words[k][PLACES * b + i] = y[i][b];
     }
 }
 
 static void store_squares(const struct tile *t, const struct word_matrix *m, const struct word_part *p)
 {
-    const int64_t stride = WORD_BYTES * m->rows / PLACES, squares = p->rows / PLACES;
+    const int64_t stride = WORD_BYTES * m->rows / PLACES;
     for (int64_t k = 0; k < p->words; k++) {
-        uint32_t x[PLACES][SQUARES] = {{0}};
+        uint32_t x[PLACES][SQUARES], y[PLACES][SQUARES];
         unsigned char *to = place_of(m, p->row, p->word + k);
-        for (int64_t b = 0; b < squares; b++)
+        for (int b = 0; b < SQUARES; b++)
             for (int i = 0; i < PLACES; i++)
-                x[m->layout->places[i]][b] = t->words[k][PLACES * b + i];
+                y[i][b] = t->words[k][PLACES * b + i];
+        for (int i = 0; i < PLACES; i++)
+            memcpy(x[m->layout->places[i]], y[i], sizeof y[i]);
         transpose_squares(x);
         for (int j = 0; j < PLACES; j++)
-            memcpy(to + j * stride, x[j], WORD_BYTES * (size_t)squares);
+            copy_words(to + j * stride, x[j], p->rows / PLACES, SQUARES);
     }
 }
 
@@ -153,16 +175,19 @@ static void store_tile(const struct tile *t, const struct word_matrix *m, const 
 static void move_tile(const struct word_matrix *to, const struct word_matrix *from, const struct word_part *p)
 {
     struct tile t;
+    if (p->rows < TILE_ROWS || p->words < TILE_WORDS)
+        memset(&t, 0, sizeof t);
     load_tile(&t, from, p);
     store_tile(&t, to, p);
 }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* Tiles of the same words follow one another: lines of AWQ and GPTQ are read and written from end to end. */
 static void move_part(const struct word_matrix *to, const struct word_matrix *from, const struct word_part *p)
 {
-    for (int64_t r = 0; r < p->rows; r += TILE_ROWS)
-        for (int64_t k = 0; k < p->words; k += TILE_WORDS) {
+    for (int64_t k = 0; k < p->words; k += TILE_WORDS)
+        for (int64_t r = 0; r < p->rows; r += TILE_ROWS) {
             const struct word_part tile = {p->row + r, smaller(TILE_ROWS, p->rows - r), p->word + k,
                                            smaller(TILE_WORDS, p->words - k)};
             move_tile(to, from, &tile);
@@ -187,7 +212,7 @@ static bool is_same(const struct word_layout *a, const struct word_layout *b)
     return a && b ? a->along_rows == b->along_rows : a == b;
 }
 
-int move_words(struct moved_words *moved, const struct row_slice *s, struct workspace *work, struct fail *f)
+int move_words(struct moved_bytes *moved, const struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
     const struct word_layout *stored = quant_format_row(s->job->group->quant->stored)->words;

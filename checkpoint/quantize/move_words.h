@@ -6,8 +6,8 @@
 
 #include "quantize/layout.h"
 
-/* Bytes [offset, offset + size) of the tensor of codes. */
-struct moved_words {
+/* Bytes [offset, offset + size) of a tensor. */
+struct moved_bytes {
     const void *data;
     uint64_t offset;
     size_t size;
@@ -15,4 +15,4 @@ struct moved_words {
 
 /* Makes the part of a job's codes that a slice stands for: as large a share of the tensor as its rows are of the
  * weight's. It may be empty. The bytes are those of the source or in the workspace. */
-int move_words(struct moved_words *moved, const struct row_slice *slice, struct workspace *work, struct fail *f);
+int move_words(struct moved_bytes *moved, const struct row_slice *slice, struct workspace *work, struct fail *f);

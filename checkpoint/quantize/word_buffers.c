@@ -43,7 +43,8 @@ int word_buffers_open(struct word_buffers *b, const struct output_layout *layout
                       struct fail *f)
 {
     for (int part = 0; part < OUTPUT_PARTS; part++) {
-        const size_t tensor = job->moved && part == PART_CODES ? SIZE_MAX : layout->parts[job->index][part];
+        const bool moved = part == PART_CODES ? job->moved.words : job->moved.qparams && part != PART_GROUP_INDEX;
+        const size_t tensor = moved ? SIZE_MAX : layout->parts[job->index][part];
         if (tensor != SIZE_MAX && !(b->parts[part] = calloc(1, layout->tensors[tensor].bytes)))
             return NO_MEMORY(f, "the codes of a weight");
     }
