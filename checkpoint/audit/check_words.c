@@ -11,6 +11,7 @@
 #include "files/json.h"
 #include "files/text.h"
 #include "model/fused.h"
+#include "model/qparam_facts.h"
 #include "model/read_words.h"
 #include "model/stored_qparams.h"
 
@@ -214,6 +215,9 @@ static void check_zero_points(struct audit *audit, const struct audit_module *m,
     const bool symmetric = json_is_true(json_get(quantization_of(audit), "sym"));
     size_t wrong = 0, large = 0;
     int first = 0;
+    struct qparam_facts facts;
+    if (weight_qparam_facts(w, &facts, NULL) == QOBS_OK && (symmetric ? !facts.low && !facts.high : facts.high < half))
+        return;
     for (int64_t r = 0; c->zero_points && r < m->rows; r++)
         for (int64_t g = 0; g < c->scale_columns; g++) {
             int16_t zero_point;

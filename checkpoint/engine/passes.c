@@ -10,7 +10,7 @@
 #include "files/text.h"
 
 /* Bytes of a slice, which with its codes fits L2. */
-enum { SLICE_BYTES = 1 << 18, MOVED_BYTES = 1 << 22, COPY_BYTES = 1 << 22 };
+enum { SLICE_BYTES = 1 << 18, MOVED_BYTES = 1 << 21, COPY_BYTES = 1 << 22 };
 
 /* Rows of a slice that are many. */
 enum { MANY_ROWS = 256 };

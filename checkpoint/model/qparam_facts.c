@@ -4,6 +4,7 @@
 /* Scales and words of zero points are looked at in the order of the file. */
 #include "model/qparam_facts.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "model/read_words.h"
@@ -48,30 +49,28 @@ enum { WORD_BITS = 32, WORD_BYTES = 4 };
 bool zero_points_fill_words(const struct weight *w)
 {
     const struct source_codes *c = &w->source_codes;
-    return c->zero_points && c->zero_points->dtype == FILE_I32 && WORD_BITS % c->bits == 0 &&
+    return c->zero_points && c->zero_points->dtype == FILE_I32 && CHAR_BIT % c->bits == 0 &&
            w->shape[0] % (WORD_BITS / c->bits) == 0 &&
            c->zero_points->end - c->zero_points->begin ==
                (uint64_t)(w->shape[0] * c->bits / WORD_BITS * c->scale_columns * WORD_BYTES);
 }
 
-/* Whole words: the order of their codes does not matter. */
+/* Codes of 1, 2, 4 and 8 bits lie in bytes, whose order does not matter. */
 static void scan_words(const struct source_codes *c, struct qparam_facts *facts)
 {
     const unsigned char *data = c->zero_points->data;
-    const size_t count = (c->zero_points->end - c->zero_points->begin) / WORD_BYTES;
-    const uint32_t mask = (1u << c->bits) - 1;
-    uint32_t low = mask, high = 0;
-    for (int shift = 0; shift < WORD_BITS; shift += c->bits)
-        for (size_t i = 0; i < count; i++) {
-            uint32_t word;
-            memcpy(&word, data + i * sizeof word, sizeof word);
-            const uint32_t code = word >> shift & mask;
+    const size_t bytes = c->zero_points->end - c->zero_points->begin;
+    const unsigned char mask = (unsigned char)((1u << c->bits) - 1);
+    unsigned char low = mask, high = 0;
+    for (int place = 0; place < CHAR_BIT; place += c->bits)
+        for (size_t i = 0; i < bytes; i++) {
+            const unsigned char code = data[i] >> place & mask;
             low = code < low ? code : low;
             high = code > high ? code : high;
         }
     const int offset = (c->format->words ? c->format->words->zero_offset : 0) - (1 << (c->bits - 1));
-    facts->low = (int)low + offset;
-    facts->high = (int)high + offset;
+    facts->low = low + offset;
+    facts->high = high + offset;
 }
 
 enum { ROWS = 32 }; /* at a time */

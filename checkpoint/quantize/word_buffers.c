@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "qobs/quantizer.h"
+#include "quantize/move_words.h"
 
 enum { WORD_BITS = 32, WORD_BYTES = 4, PLACES = 8 };
 
@@ -60,58 +61,11 @@ void word_buffers_close(struct word_buffers *b)
     *b = (struct word_buffers){0};
 }
 
-/* ---- Codes ------------------------------------------------------------------------------------------------------- */
-
-/* Rows of words, `count` of them from row `first` on, each of `words` words. */
-struct word_rows {
-    const unsigned char *data;
-    int64_t first, count, words;
-};
-
-/* A word of codes of neighbouring columns moves as it is. */
-static void put_along_columns(unsigned char *to, const struct word_rows *from, int64_t rows)
-{
-    for (int64_t k = 0; k < from->words; k++)
-        for (int64_t r = 0; r < from->count; r++)
-            put_word(to, k * rows + from->first + r, word_at(from->data, r * from->words + k));
-}
-
-/* Eight words of eight rows, with codes of eight columns, become eight words of one column each. */
-static void put_square(unsigned char *to, int64_t stride, const uint32_t *words, const unsigned char *places)
-{
-    enum { BITS = WORD_BITS / PLACES };
-    for (int j = 0; j < PLACES; j++) {
-        uint32_t word = 0;
-        for (int r = 0; r < PLACES; r++)
-            word |= (words[r] >> BITS * j & ((1u << BITS) - 1)) << BITS * places[r];
-        put_word(to, j * stride, word);
-    }
-}
-
-/* Codes have four bits, and rows and columns are multiples of eight (layout_check_shapes). */
-static void put_along_rows(unsigned char *to, const struct word_rows *from, int64_t rows, const unsigned char *places)
-{
-    const int64_t stride = rows / PLACES;
-    for (int64_t k = 0; k < from->words; k++)
-        for (int64_t r = 0; r < from->count; r += PLACES) {
-            uint32_t words[PLACES];
-            for (int i = 0; i < PLACES; i++)
-                words[i] = word_at(from->data, (r + i) * from->words + k);
-            put_square(to + WORD_BYTES * (PLACES * k * stride + (from->first + r) / PLACES), stride, words, places);
-        }
-}
-
 void word_buffers_put_codes(struct word_buffers *b, const struct weight_job *job, uint64_t offset, const void *codes,
                             size_t bytes)
 {
-    const struct word_layout *layout = row_of(job)->words;
-    const int64_t rows = job->weight->shape[0], words = job->weight->shape[1] * job_args(job)->num_bits / WORD_BITS;
-    const struct word_rows from = {codes, (int64_t)offset / (WORD_BYTES * words), (int64_t)bytes / (WORD_BYTES * words),
-                                   words};
-    if (layout->along_rows)
-        put_along_rows(b->parts[PART_CODES], &from, rows, layout->places);
-    else
-        put_along_columns(b->parts[PART_CODES], &from, rows);
+    const int64_t row = WORD_BYTES * (job->weight->shape[1] * job_args(job)->num_bits / WORD_BITS);
+    spread_words(b->parts[PART_CODES], job, (int64_t)offset / row, (int64_t)bytes / row, codes);
 }
 
 /* ---- Qparams ----------------------------------------------------------------------------------------------------- */
