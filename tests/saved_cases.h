@@ -168,6 +168,7 @@ static const struct saved_case {
     {"vllm.scaled_int8_quant", "", "", QOBS_BF16, LATER},
     {"vllm.QuantFP8", "", "group_size=16", QOBS_BF16, LATER},
     {"vllm.per_token_group_quant_fp8", "", "group_size=16;use_ue8m0=true", 0, LATER},
+    {"vllm.scaled_fp4_quant", "", "", QOBS_BF16, LATER},
     {"ggml.q8_0", "", "", 0, LATER},
     {"ggml.q8_K", "", "", 0, LATER},
     {"qobs.mse_optimal", "", "num_bits=3;signed_scale=true", 0, LATER},

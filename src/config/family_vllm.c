@@ -17,10 +17,11 @@ enum vllm_kernel { KERNEL_CUDA, KERNEL_TRITON };
 static const struct word kernels[] = {{"cuda", KERNEL_CUDA}, {"triton", KERNEL_TRITON}, {0}};
 
 static bool is_int8(const struct preset *preset) { return preset->formula == FORMULA_VLLM_INT8; }
-static bool is_fp8(const struct preset *preset) { return !is_int8(preset); }
+static bool is_fp4(const struct preset *preset) { return preset->formula == FORMULA_VLLM_FP4; }
+static bool is_fp8(const struct preset *preset) { return !is_int8(preset) && !is_fp4(preset); }
 static bool is_group(const struct preset *preset) { return preset->formula == FORMULA_VLLM_GROUP_FP8; }
 static bool is_quant_fp8(const struct preset *preset) { return preset->formula == FORMULA_VLLM_FP8; }
-static bool has_shape(const struct preset *preset) { return !is_group(preset); }
+static bool has_shape(const struct preset *preset) { return !is_group(preset) && !is_fp4(preset); }
 
 static const struct setting settings[] = {
     BASE_NAME,
@@ -37,10 +38,9 @@ static const struct setting settings[] = {
 
 static void set_defaults(struct qobs_config *config)
 {
-    if (is_group(config->preset)) {
-        config->group_size = 128;
-        config->has_group_size = true;
-    }
+    config->has_group_size = is_group(config->preset) || is_fp4(config->preset);
+    if (config->has_group_size)
+        config->group_size = is_fp4(config->preset) ? 16 : 128;
 }
 
 static int check(const qobs_config *config, qobs_error *error)
@@ -69,32 +69,40 @@ static void set_scale(const qobs_config *config, struct vllm_scale *s)
 
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
-    const bool fp8 = is_fp8(config->preset);
-    p->mapping = fp8 || config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
-    p->quant_min = fp8 ? -448 : -128;
-    p->quant_max = fp8 ? 448 : 127;
+    const bool fp8 = is_fp8(config->preset), fp4 = is_fp4(config->preset);
+    p->mapping = fp8 || fp4 || config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
+    p->quant_max = fp4 ? 6 : fp8 ? 448 : 127;
+    p->quant_min = fp4 || fp8 ? -p->quant_max : -128;
     if (fp8)
         set_scale(config, &p->vllm);
-    return fp8 ? &qobs_formula_vllm_fp8 : &qobs_formula_vllm_int8;
+    return fp4 ? &qobs_formula_vllm_fp4 : fp8 ? &qobs_formula_vllm_fp8 : &qobs_formula_vllm_int8;
 }
 
-/* Elements are divided by scales of groups and multiplied by the reciprocals of others. */
+static void traits(const qobs_config *config, struct observer_traits *t)
+{
+    t->global = is_fp4(config->preset) ? GLOBAL_FROM_RANGES : GLOBAL_NONE;
+}
+
+/* Elements are divided by scales of groups of e4m3 and multiplied by the reciprocals of others. */
 static void codes(const qobs_config *config, struct quantizer *q, enum code_kind *kind)
 {
     enum { NAN_OF_AVX2 = 0x80 };
-    const bool fp8 = is_fp8(config->preset);
-    *kind = fp8 ? QOBS_CODE_E4M3 : QOBS_CODE_INTEGER;
-    if (fp8)
-        qobs_quantizer_for_format(q, qobs_format_at(FORMAT_E4M3));
-    else
+    const bool fp4 = is_fp4(config->preset), integer = is_int8(config->preset);
+    *kind = fp4 ? QOBS_CODE_E2M1 : integer ? QOBS_CODE_INTEGER : QOBS_CODE_E4M3;
+    if (integer)
         qobs_quantizer_for_integers(q, -128, 127, false);
+    else
+        qobs_quantizer_for_format(q, qobs_format_at(fp4 ? FORMAT_E2M1 : FORMAT_E4M3));
     q->in_runtime = true;
-    q->product = !config->has_group_size;
+    q->product = fp4 || !config->has_group_size;
+    q->zero_scale = fp4 ? 1e8f : 0;
     q->fused = config->vllm.build == BUILD_AVX512;
     q->nan = config->vllm.build == BUILD_AVX512 ? 0 : NAN_OF_AVX2;
 }
 
 const struct family_ops qobs_family_vllm = {
-    SETTINGS_OF(settings),      .set_defaults = set_defaults, .check = check,
-    .granularity = granularity, .formula = formula,           .codes = codes,
+    SETTINGS_OF(settings), .set_defaults = set_defaults,
+    .check = check,        .granularity = granularity,
+    .formula = formula,    .traits = traits,
+    .codes = codes,
 };

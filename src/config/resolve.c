@@ -188,8 +188,8 @@ static int resolve_own_codes(const qobs_config *config, const qobs_format *given
                             "config: is %s, which has codes and no fake quantization; qobs_dequantize makes numbers "
                             "of codes",
                             name);
-    rule->code_bits = 8;
     config->preset->ops->codes(config, &rule->quantizer, &rule->kind);
+    rule->code_bits = rule->kind == QOBS_CODE_E2M1 ? 4 : 8;
     return QOBS_OK;
 }
 

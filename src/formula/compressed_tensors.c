@@ -3,13 +3,8 @@
 
 /* compressed-tensors' calculate_qparams and generate_gparam (quantization/utils/helpers.py, mxfp_utils.py), in the
  * dtype of the ranges. tests/test_search_kernels.c compares search_shrink_native.inl.h with this file. */
-#include "stages/formula.h"
-
-#include <math.h>
-
-#include "base/error.h"
+#include "formula/shared.h"
 #include "number/format.h"
-#include "number/grid.h"
 #include "number/native.h"
 
 /* The parameters of one call. */

@@ -49,15 +49,9 @@ LOOP_INLINE void NATIVE(global_loop)(bool magnitudes, const struct numbers *q, s
     const real half = (real)((q->params->quant_max - q->params->quant_min) / 2);
     const float global_scale = *q->global_scale;
     const uint32_t eps = bits_of_float((float)q->eps);
-    const int32_t largest = 0x43e00000, infinity = 0x7f800000; /* 448 */
-    const struct grid_float grid = grid_float_make(3, 0x1p-6);
     for (size_t i = 0; i < n; i++) {
         const float s = (float)load(NATIVE(quotient)(magnitudes, AMAX(i), half)) * global_scale;
-        const int32_t bits = (int32_t)bits_of_float(s);
-        const uint32_t above = -(uint32_t)(bits > largest) & (magnitudes ? ~0u : -(uint32_t)(bits <= infinity));
-        const float limited = float_of_bits(((uint32_t)largest & above) | ((uint32_t)bits & ~above));
-        const float shifter = grid_shifter_float(grid, limited);
-        const uint32_t rounded = bits_of_float(magnitudes ? (limited + shifter) - shifter : grid_round_e4m3(limited));
+        const uint32_t rounded = bits_of_float(grid_limit_e4m3(magnitudes, s));
         scale[i] = float_of_bits(rounded | (eps & -(uint32_t)(rounded == 0)));
     }
 }

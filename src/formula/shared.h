@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "stages/formula.h"
 #include "number/convert.h"
+#include "number/grid.h"
 #include "number/number.h"
 
 /* True for the range of an observer without data: from infinity to -infinity. */
@@ -52,4 +53,15 @@ static inline double rounded(qobs_dtype dtype, double x)
     default:
         return x;
     }
+}
+
+/* The nearest e4m3 number; numbers above 448 become 448, and NaN stays. is_number: x is no NaN, and not below 0. Bits
+ * are compared, because comparisons of floats may trap, so that loops become vectors. */
+static inline float grid_limit_e4m3(bool is_number, float x)
+{
+    const int32_t largest = 0x43e00000, infinity = 0x7f800000, bits = (int32_t)bits_of_float(x);
+    const uint32_t above = -(uint32_t)(bits > largest) & (is_number ? ~0u : -(uint32_t)(bits <= infinity));
+    const float limited = float_of_bits(((uint32_t)largest & above) | ((uint32_t)bits & ~above));
+    const float shifter = grid_shifter_float(grid_float_make(3, 0x1p-6), limited);
+    return is_number ? (limited + shifter) - shifter : grid_round_e4m3(limited);
 }

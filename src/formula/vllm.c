@@ -3,9 +3,10 @@
 
 /* Scales and zero points of vLLM 0.32 in float: dynamic_scaled_int8_quant for CPUs (csrc/cpu), whose codes have the
  * zero point before it becomes an int32, QuantFP8.forward_native
- * (model_executor/layers/quantization/input_quant_fp8.py), and per_token_group_quant_fp8 (utils/fp8_utils.py there).
- */
+ * (model_executor/layers/quantization/input_quant_fp8.py), and per_token_group_quant_fp8 (utils/fp8_utils.py there),
+ * and ref_nvfp4_quant (utils/nvfp4_emulation_utils.py). */
 #include "formula/shared.h"
+#include "number/native.h"
 
 /* NaN stays. */
 static float magnitude(float low, float high)
@@ -54,3 +55,31 @@ static int fp8(const struct formula_params *params, qobs_dtype dtype, double min
 }
 
 const struct formula_ops qobs_formula_vllm_fp8 = {.dtypes = qobs_fixed_dtypes, .qparam = fp8, .needs_data = true};
+
+/* ---- NVFP4 ------------------------------------------------------------------------------------------------------- */
+
+#define NATIVE_BODY "formula/vllm.inl.h"
+#include "number/native_each.inl.h"
+
+static int fp4(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
+               qobs_error *error)
+{
+    (void)params;
+    if (zero_point)
+        memset(zero_point, 0, r->n * sizeof(int32_t));
+    if (scale && r->magnitudes)
+        FOR_NATIVE(r->dtype, fp4_scales, true, r, scale)
+    else if (scale)
+        FOR_NATIVE(r->dtype, fp4_scales, false, r, scale)
+    return qobs_succeed(error);
+}
+
+/* Of a weight that vLLM quantizes while it loads it (layers/quantization/online/nvfp4.py). */
+static float fp4_global_scale(const struct formula_params *params, qobs_dtype dtype, double amax)
+{
+    (void)params, (void)dtype;
+    return 6 * (float)largest_e4m3 / at_least(1e-8, (float)amax);
+}
+
+const struct formula_ops qobs_formula_vllm_fp4 = {
+    .dtypes = qobs_fixed_dtypes, .qparams = fp4, .global_scale = fp4_global_scale, .needs_data = true};

@@ -52,7 +52,8 @@ enum { QOBS_CODE_SUM_VECTORS = 64 };
               const struct qparam_pair *qparams, double *sum)
 
 /* Quantizes to codes of 4 bits like QOBS_QUANTIZE_ROWS and packs them like QOBS_PACK_PAIRS. code_stride is in bytes of
- * pairs, length is even, and runs * length is at most QOBS_PAIR_CODES. */
+ * pairs, length is even, and runs * length is at most QOBS_PAIR_CODES. With quantizer->product codes are those of
+ * QOBS_PRODUCT_ROWS, without zero points and sums. */
 enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
 #define QOBS_QUANTIZE_PAIRS(name)                                                                                      \
     void name(const struct quantizer *quantizer, enum code_kind kind, unsigned offset, const void *x,                  \
@@ -60,10 +61,10 @@ enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
               const struct qparam_pair *qparams, ptrdiff_t qparam_stride, double *sum)
 
 /* Codes as runtimes make them: an element times 1 / scale in float, plus the zero point, limited and rounded to the
- * nearest number of `kind`, INTEGER or E4M3, ties to even. quantizer->fused: the sum has one rounding, that of the
- * product is left out. NaN becomes quantizer->nan, and 0x7f as E4M3. quantizer->bounded: elements are finite, and no
- * product with the reciprocal of a normal scale reaches 2^14. zero_point: NULL, or one float for each scale; E4M3 has
- * none. codes must not overlap x. */
+ * nearest number of `kind`, INTEGER, E4M3 or E2M1, ties to even. quantizer->fused: the sum has one rounding, that of
+ * the product is left out. NaN becomes quantizer->nan, and 0x7f as E4M3. quantizer->bounded: elements are finite, and
+ * no product with the reciprocal of a normal scale reaches 2^14. zero_point: NULL, or one float for each scale; floats
+ * have none. codes must not overlap x. */
 #define QOBS_PRODUCT_ROWS(name)                                                                                        \
     void name(const struct quantizer *quantizer, enum code_kind kind, const void *x, ptrdiff_t x_stride,               \
               unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,             \

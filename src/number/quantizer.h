@@ -26,5 +26,6 @@ struct quantizer {
     bool product;       /* in_runtime: codes are those of kernel product_rows: no quotient, one product */
     bool fused;         /* product: the zero point is added to the exact product */
     unsigned char nan;  /* product: the code of NaN */
+    float zero_scale;   /* product: scales are multiplied by 1 / global scale, and this replaces 0; 0: neither */
     enum q8_block block; /* in_runtime: codes lie in blocks with their scales, those of kernel q8_blocks */
 };

@@ -115,11 +115,11 @@ void qobs_quantize_runs(const struct quantization *job, const struct loop *inner
         qobs_read_qparams(&job->qparams, qparam + first * runs->qparam, runs->qparam, runs->qparam ? n : 1, &to);
         const unsigned char *from = x + first * runs->in;
         unsigned char *to_run = out + first * runs->out;
-        if (w->product_rows)
+        if (w->pack)
+            pack_runs(job, from, runs, to_run, n, inner->extent, &qparams);
+        else if (w->product_rows)
             w->product_rows(quantizer_of(job), w->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
                             (size_t)inner->extent, qparams.scale, qparams.zero_point_sub, runs->qparam != 0);
-        else if (w->pack)
-            pack_runs(job, from, runs, to_run, n, inner->extent, &qparams);
         else if (w->f->direction == TO_CODES)
             w->code_rows(quantizer_of(job), w->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
                          (size_t)inner->extent, &qparams, runs->qparam != 0, job->sum);
@@ -465,6 +465,7 @@ void qobs_quantization_open(struct quantization *job, struct quantize_work *work
                     .zero_point_dtype = f->zero_point_dtype,
                     .global_scale = f->global_scale,
                     .positive_zero = f->positive_zero,
+                    .zero_scale = f->direction == TO_CODES ? f->quantizer.zero_scale : 0,
                     .in_float = work->quantizer.torch ? x_dtype != QOBS_F64 : work->quantizer.in_float}};
 }
 

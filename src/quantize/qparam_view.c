@@ -57,12 +57,24 @@ static void clear_payloads(float *number, int64_t n)
     }
 }
 
+/* Bits, as above. */
+static void multiply_scales(float *scale, int64_t n, float by, float zero_scale)
+{
+    const uint32_t replacement = bits_of_float(zero_scale);
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = bits_of_float(scale[i] * by), zero = -(uint32_t)(bits << 1 == 0);
+        scale[i] = float_of_bits((bits & ~zero) | (replacement & zero));
+    }
+}
+
 static void read_single(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
                         const struct qparam_arrays *to)
 {
     float *scale = to->scale, *zero_point_add = to->zero_point_add, *zero_point_sub = to->zero_point_sub;
     read_floats(q->scale, q->scale_dtype, first, stride, n, scale);
-    if (q->global_scale) {
+    if (q->zero_scale != 0) {
+        multiply_scales(scale, n, q->global_scale ? 1 / *q->global_scale : 1, q->zero_scale);
+    } else if (q->global_scale) {
         const float global_scale = *q->global_scale; /* the compiler cannot know that the loop leaves it */
         for (int64_t i = 0; i < n; i++)
             scale[i] /= global_scale;

@@ -16,6 +16,7 @@ struct qparam_source {
     const float *global_scale; /* NULL: there is none */
     bool positive_zero;        /* without zero points: +0 is added */
     bool in_float;             /* arithmetic with scale is in float, not in the dtype of x */
+    float zero_scale;          /* as in struct quantizer; F64 has none */
 };
 
 /* The qparams of a column panel, converted together; they fit L1. */

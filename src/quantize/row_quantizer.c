@@ -330,7 +330,7 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
     float panel[PANEL], *real = q->rule.formula.ops->real_zero_points && !q->rule.symmetric ? panel : NULL;
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, count, real);
     const bool bounded = !again && is_bounded(j, &ranges, qparam, count);
-    if (QOBS_HAS(codes) && out && q->work.product_rows)
+    if (QOBS_HAS(codes) && out && q->work.product_rows && !q->rule.has_global_scale)
         multiply_found(j, c, out, qparam, real, bounded);
     else if (QOBS_HAS(codes) && out)
         quantize_found(j, c, out, qparam, bounded);

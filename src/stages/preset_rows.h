@@ -114,6 +114,8 @@ PRESET("vllm.QuantFP8", vllm, ranges, llmc_weight, minmax, last, measured, VLLM_
        "e4m3 codes of activations, as vLLM's QuantFP8 computes them on CPUs")
 PRESET("vllm.per_token_group_quant_fp8", vllm, ranges, llmc_weight, minmax, last, measured, VLLM_GROUP_FP8, NULL,
        "e4m3 codes of groups of activations, as vLLM computes them on GPUs")
+PRESET("vllm.scaled_fp4_quant", vllm, ranges, llmc_weight, minmax, last, measured, VLLM_FP4, NULL,
+       "NVFP4 codes of activations under a given global scale, as vLLM's reference computes them")
 PRESET("ggml.q8_0", ggml, ranges, llmc_weight, minmax, last, measured, GGML_Q8_0, NULL,
        "blocks of 32 codes of activations, as ggml-cpu makes them for products with Q4_0, Q8_0, MXFP4 and others")
 PRESET("ggml.q8_K", ggml, ranges, llmc_weight, minmax, last, measured, GGML_Q8_K, NULL,

@@ -104,7 +104,8 @@ ALWAYS_INLINE void NATIVE(product_runs)(int how, int kind, const struct quantize
     PRODUCT(0, QOBS_CODE_INTEGER, integer)                                                                             \
     PRODUCT(ZERO_POINT, QOBS_CODE_INTEGER, shifted)                                                                    \
     PRODUCT(ZERO_POINT | FUSED, QOBS_CODE_INTEGER, fused)                                                              \
-    PRODUCT(0, QOBS_CODE_E4M3, e4m3)
+    PRODUCT(0, QOBS_CODE_E4M3, e4m3)                                                                                   \
+    PRODUCT(0, QOBS_CODE_E2M1, e2m1)
 #define PRODUCT(how, kind, name)                                                                                       \
     static __attribute__((noinline)) void NATIVE(product_##name)(                                                      \
         const struct quantizer *quantizer, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,           \

@@ -231,9 +231,17 @@ QOBS_QUANTIZE_PAIRS(ENTRY(NATIVE(qobs_quantize_pairs)))
                                           arrays[2] ? arrays[2] + at : NULL};
     if (first == runs)
         return;
-    ENTRY(NATIVE(qobs_quantize_rows))
-    (quantizer, kind, (const unsigned char *)x + (ptrdiff_t)first * x_stride, x_stride, unpacked, (ptrdiff_t)length,
-     runs - first, length, &remainder, qparam_stride, sum);
+    x = (const unsigned char *)x + (ptrdiff_t)first * x_stride;
+#if MANTISSA_BITS != 52
+    if (quantizer->product)
+        ENTRY(NATIVE(qobs_product_rows))
+        (quantizer, kind, x, x_stride, unpacked, (ptrdiff_t)length, runs - first, length, remainder.scale, NULL,
+         qparam_stride);
+    else
+#endif
+        ENTRY(NATIVE(qobs_quantize_rows))
+        (quantizer, kind, x, x_stride, unpacked, (ptrdiff_t)length, runs - first, length, &remainder, qparam_stride,
+         sum);
     codes += (ptrdiff_t)first * code_stride;
     if (code_stride == (ptrdiff_t)length / 2) {
         ENTRY(qobs_pack_pairs)(unpacked, (runs - first) * length / 2, offset, codes);

@@ -152,8 +152,9 @@ static void states(const qobs_config *config, const char *preset, const char *su
     qobs_error error;
     char with_data[64];
     static float data[256];
-    const bool in_blocks = strncmp(preset, "ggml.", 5) == 0; /* the largest has 256 elements */
-    const int64_t shape[] = {in_blocks ? 1 : 4, in_blocks ? 256 : 8};
+    /* The largest block has 256 elements, and groups of 16 cannot be made smaller. */
+    const bool is_wide = strncmp(preset, "ggml.", 5) == 0 || strcmp(preset, "vllm.scaled_fp4_quant") == 0;
+    const int64_t shape[] = {is_wide ? 1 : 4, is_wide ? 256 : 8};
     const qobs_tensor value = {.struct_size = sizeof value, .data = data, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
     for (int i = 0; i < 256; i++)
         data[i] = (float)((i * 7) % 13 - 6) / 4;
