@@ -51,6 +51,26 @@ static inline void expect_word(const char *text, const char *word, const char *f
 #define fail_case(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 #define assert_has(text, word) expect_word(text, word, __FILE__, __LINE__)
 
+static inline int64_t elements_of(const qobs_tensor *t)
+{
+    int64_t n = 1;
+    for (int d = 0; d < t->ndim; d++)
+        n *= t->shape[d];
+    return n;
+}
+
+/* The result `name`, to be freed; its description in *result. */
+static inline void *result_data(const qobs_observer *o, const char *name, qobs_result *result)
+{
+    qobs_error error;
+    *result = (qobs_result){.struct_size = sizeof *result};
+    if (qobs_observer_result_find(o, name, result, &error) != QOBS_OK)
+        fail_case("%s: %s", name, error.message);
+    void *data = malloc(result->size + 1);
+    assert_int_equal(qobs_observer_read(o, name, data, result->size, &error), QOBS_OK);
+    return data;
+}
+
 static inline const char *text_of(const json_object *object, const char *key)
 {
     const json_object *item = json_get(object, key);

@@ -55,13 +55,9 @@ static qobs_observer *observer_of(const json_object *c)
 /* The result, which the caller frees, and its number of elements. */
 static void *result_of(const qobs_observer *o, const char *name, qobs_dtype dtype, size_t *n)
 {
-    qobs_result result = {.struct_size = sizeof result};
-    qobs_error error;
-    if (qobs_observer_result_find(o, name, &result, &error) != QOBS_OK)
-        fail_case("%s: %s", name, error.message);
+    qobs_result result;
+    void *data = result_data(o, name, &result);
     assert_int_equal(result.dtype, dtype);
-    void *data = malloc(result.size);
-    assert_int_equal(qobs_observer_read(o, name, data, result.size, &error), QOBS_OK);
     *n = result.size / qobs_dtype_size(dtype);
     return data;
 }

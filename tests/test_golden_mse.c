@@ -33,14 +33,6 @@ static qobs_tensor expected(const json_object *c, const char *name, int batch)
     return tensor_named(json_text(item));
 }
 
-static int64_t elements_of(const qobs_tensor *t)
-{
-    int64_t n = 1;
-    for (int d = 0; d < t->ndim; d++)
-        n *= t->shape[d];
-    return n;
-}
-
 /* Its elements, aligned, to be freed. */
 static void *copy_of(const qobs_tensor *t)
 {
@@ -50,24 +42,12 @@ static void *copy_of(const qobs_tensor *t)
     return copy;
 }
 
-/* The result `name`, to be freed; its description in *result. */
-static void *read_result(const qobs_observer *o, const char *name, qobs_result *result)
-{
-    qobs_error error;
-    *result = (qobs_result){.struct_size = sizeof *result};
-    if (qobs_observer_result_find(o, name, result, &error) != QOBS_OK)
-        fail_case("%s: %s", name, error.message);
-    void *data = malloc(result->size + 1);
-    assert_int_equal(qobs_observer_read(o, name, data, result->size, &error), QOBS_OK);
-    return data;
-}
-
 /* Result `name` is the expectation, exactly or to `relative`. */
 static void expect_result(const json_object *c, const qobs_observer *o, const char *name, int batch, double relative)
 {
     const qobs_tensor e = expected(c, name, batch);
     qobs_result result;
-    void *data = read_result(o, name, &result), *wanted = copy_of(&e);
+    void *data = result_data(o, name, &result), *wanted = copy_of(&e);
     const bool small_floats = strncmp(name, "zero_point", 10) == 0 && e.dtype == QOBS_F32; /* fp8 as F32 */
     if (!small_floats)
         assert_string_equal(qobs_dtype_name(result.dtype), qobs_dtype_name(e.dtype));
@@ -218,8 +198,8 @@ struct progress {
 static void expect_report(const json_object *c, const struct reference *r, const qobs_observer *o)
 {
     qobs_result result;
-    int32_t *step = read_result(o, "best_step", &result), *stopped = read_result(o, "stop_step", &result);
-    double *error = read_result(o, "errors", &result), *before = read_result(o, "errors_before", &result);
+    int32_t *step = result_data(o, "best_step", &result), *stopped = result_data(o, "stop_step", &result);
+    double *error = result_data(o, "errors", &result), *before = result_data(o, "errors_before", &result);
     qobs_search_report report = {.struct_size = sizeof report};
     double total = 0, total_before = 0;
     for (size_t q = 0; q < r->qparams; q++) {
@@ -252,7 +232,7 @@ static void expect_choice(const json_object *c, const struct reference *r, const
                       stop = expected(c, "stop_step", batch);
     int32_t *their_step = copy_of(&best), *their_stop = copy_of(&stop);
     qobs_result result;
-    int32_t *step = read_result(o, "best_step", &result), *stopped = read_result(o, "stop_step", &result);
+    int32_t *step = result_data(o, "best_step", &result), *stopped = result_data(o, "stop_step", &result);
     bool tie;
     assert_int_equal(elements_of(&e), (int64_t)r->qparams * r->steps);
     if (!half)
@@ -290,8 +270,8 @@ static void expect_ranges(const json_object *c, const struct reference *r, const
     const json_object *constant = json_get(json_get(c, "config"), "averaging_constant");
     const double k = constant ? json_object_get_double(constant) : 1;
     qobs_result result;
-    int32_t *step = read_result(o, "best_step", &result);
-    void *min = read_result(o, "min_vals", &result), *max = read_result(o, "max_vals", &result);
+    int32_t *step = result_data(o, "best_step", &result);
+    void *min = result_data(o, "min_vals", &result), *max = result_data(o, "max_vals", &result);
     if (!p->min) {
         p->min = malloc(r->qparams * sizeof *p->min);
         p->max = malloc(r->qparams * sizeof *p->max);
@@ -355,7 +335,7 @@ static void run_native_case(const json_object *c)
         for (int i = 0; i < 2; i++) {
             qobs_result result;
             const qobs_tensor wanted = expected(c, each[i], batch);
-            int32_t *theirs = copy_of(&wanted), *ours = read_result(o, each[i], &result);
+            int32_t *theirs = copy_of(&wanted), *ours = result_data(o, each[i], &result);
             for (int64_t k = 0; k < elements_of(&wanted); k++)
                 if (ours[k] != theirs[k])
                     fail_case("%s %d is %d, upstream has %d", each[i], (int)k, (int)ours[k], (int)theirs[k]);

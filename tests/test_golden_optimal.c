@@ -64,18 +64,15 @@ static qobs_observer *observer_of(const json_object *c)
 
 static size_t read_doubles(const qobs_observer *o, const char *name, double *out)
 {
-    qobs_result result = {.struct_size = sizeof result};
-    qobs_error error;
-    if (qobs_observer_result_find(o, name, &result, &error) != QOBS_OK)
-        fail_case("%s: %s", name, error.message);
+    qobs_result result;
+    unsigned char *data = result_data(o, name, &result);
     const size_t n = result.size / qobs_dtype_size(result.dtype);
-    _Alignas(8) unsigned char data[MOST * 8];
     assert_true(n <= MOST);
-    assert_int_equal(qobs_observer_read(o, name, data, result.size, &error), QOBS_OK);
     for (size_t i = 0; i < n; i++)
         out[i] = result.dtype == QOBS_I8    ? (double)(int8_t)data[i]
                  : result.dtype == QOBS_I64 ? (double)*(int64_t *)(void *)data
                                             : reference_number(data, result.dtype, i);
+    free(data);
     return n;
 }
 

@@ -39,14 +39,6 @@ static qobs_tensor input(const json_object *c, int i)
     return tensor_named(json_text(json_at(json_get(c, "inputs"), i)));
 }
 
-static size_t elements_of(const qobs_tensor *t)
-{
-    size_t n = 1;
-    for (int d = 0; d < t->ndim; d++)
-        n *= (size_t)t->shape[d];
-    return n;
-}
-
 static double number_at(const void *data, qobs_dtype dtype, size_t i)
 {
     return qobs_number_of((const unsigned char *)data + i * qobs_dtype_size(dtype), dtype);
@@ -57,7 +49,7 @@ static double number_at(const void *data, qobs_dtype dtype, size_t i)
 static void expect_same(const json_object *c, const char *quantity, const void *data, qobs_dtype dtype, bool signs)
 {
     const qobs_tensor wanted = expected(c, quantity);
-    for (size_t i = 0; i < elements_of(&wanted); i++) {
+    for (size_t i = 0; i < (size_t)elements_of(&wanted); i++) {
         const double w = number_at(wanted.data, wanted.dtype, i), g = number_at(data, dtype, i);
         if (signs ? !same_number(w, g) : !(w == g || (w != w && g != g)))
             fail_case("%s[%zu]: got %.9g%s, expected %.9g%s", quantity, i, g, signbit(g) ? " (negative)" : "", w,
@@ -89,7 +81,7 @@ static void expect_codes(const json_object *c, const qobs_config *config, const 
     const bool is_float = strcmp(text_of(json_get(c, "config"), "type"), "float") == 0;
     const qobs_format *format = qobs_config_float_format(config);
     static double numbers[MOST];
-    for (size_t i = 0; i < elements_of(&wanted); i++)
+    for (size_t i = 0; i < (size_t)elements_of(&wanted); i++)
         numbers[i] = is_float ? (double)qobs_format_decode(format, codes[i]) : (double)(int8_t)codes[i];
     expect_same(c, "quantized", numbers, QOBS_F64, is_float);
     if (json_has(json_get(c, "expect"), "quantized_cast"))
@@ -102,7 +94,7 @@ static void run_weight(const json_object *c)
     const bool zero_points = flag(c, "has_zero_point"), global = flag(c, "has_global_scale");
     const qobs_tensor zero_point = zero_points ? input(c, 2) : (qobs_tensor){0};
     const qobs_tensor global_scale = global ? input(c, 2 + zero_points) : (qobs_tensor){0};
-    const size_t n = elements_of(&value);
+    const size_t n = (size_t)elements_of(&value);
     qobs_config *config = configuration(c);
     qobs_error error;
     static double out[MOST];
@@ -196,7 +188,7 @@ static void run_amax(const json_object *c)
                                           .config = config,
                                           .value = &value,
                                           .out = out,
-                                          .out_size = elements_of(&value) * qobs_dtype_size(value.dtype),
+                                          .out_size = (size_t)elements_of(&value) * qobs_dtype_size(value.dtype),
                                           .amax = &amax};
     assert_true(args.out_size <= sizeof out);
     if (qobs_fake_quantize(&args, &error) != QOBS_OK)

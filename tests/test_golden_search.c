@@ -24,14 +24,6 @@ static const json_object *entry(const json_object *c, const char *object, const 
     return json_get(json_get(c, object), key);
 }
 
-static int64_t elements_of(const qobs_tensor *t)
-{
-    int64_t n = 1;
-    for (int d = 0; d < t->ndim; d++)
-        n *= t->shape[d];
-    return n;
-}
-
 static double number(const void *data, qobs_dtype dtype, size_t i)
 {
     const unsigned char *at = (const unsigned char *)data + i * qobs_dtype_size(dtype);
@@ -41,23 +33,12 @@ static double number(const void *data, qobs_dtype dtype, size_t i)
     return qobs_element(at, dtype);
 }
 
-static void *read_result(const qobs_observer *o, const char *name, qobs_result *result)
-{
-    qobs_error error;
-    *result = (qobs_result){.struct_size = sizeof *result};
-    if (qobs_observer_result_find(o, name, result, &error) != QOBS_OK)
-        fail_case("%s: %s", name, error.message);
-    void *data = malloc(result->size + 1);
-    assert_int_equal(qobs_observer_read(o, name, data, result->size, &error), QOBS_OK);
-    return data;
-}
-
 /* Result `name` is the expectation called `key`, dtype and shape included. */
 static void expect_exact(const json_object *c, const qobs_observer *o, const char *name, const char *key)
 {
     const qobs_tensor e = tensor_named(text_of(json_get(c, "expect"), key));
     qobs_result result;
-    void *data = read_result(o, name, &result);
+    void *data = result_data(o, name, &result);
     assert_string_equal(qobs_dtype_name(result.dtype), qobs_dtype_name(e.dtype));
     assert_int_equal(result.ndim, e.ndim);
     for (int d = 0; d < e.ndim; d++)
@@ -114,8 +95,8 @@ static void expect_powers(const json_object *c, const qobs_observer *o, int batc
     qobs_result result;
     snprintf(key, sizeof key, "errors_%d", batch);
     const qobs_tensor errors = tensor_named(text_of(json_get(c, "expect"), key));
-    int32_t *best = read_result(o, "best_step", &result);
-    double *error = read_result(o, "errors", &result), *before = read_result(o, "errors_before", &result);
+    int32_t *best = result_data(o, "best_step", &result);
+    double *error = result_data(o, "errors", &result), *before = result_data(o, "errors_before", &result);
     const size_t n = result.size / sizeof *error;
     double theirs[5];
     for (size_t i = 0; i < 5; i++)
@@ -167,10 +148,10 @@ static void expect_blocks(const json_object *c, const qobs_config *config, const
     qobs_result result;
     qobs_plan *plan;
     assert_int_equal(qobs_plan_create(&plan, config, value, NULL, NULL, NULL), QOBS_OK);
-    int32_t *best = read_result(o, "best_step", &result);
+    int32_t *best = result_data(o, "best_step", &result);
     const size_t n = result.size / sizeof *best, steps = (size_t)theirs.shape[0];
-    float *first = read_result(o, "init_scale", &result);
-    double *error = read_result(o, "errors", &result), *before = read_result(o, "errors_before", &result);
+    float *first = result_data(o, "init_scale", &result);
+    double *error = result_data(o, "errors", &result), *before = result_data(o, "errors_before", &result);
     double *own = malloc(steps * n * sizeof *own);
     bool differs = false;
     for (size_t q = 0; q < n; q++) {
@@ -368,8 +349,8 @@ static void expect_multiples(const json_object *c, const qobs_observer *o)
     const qobs_tensor errors = tensor_named(text_of(json_get(c, "expect"), "errors"));
     const qobs_tensor upstream = tensor_named(text_of(json_get(c, "expect"), "best_index"));
     qobs_result result;
-    int32_t *best = read_result(o, "best_step", &result);
-    double *error = read_result(o, "errors", &result);
+    int32_t *best = result_data(o, "best_step", &result);
+    double *error = result_data(o, "errors", &result);
     const size_t n = result.size / sizeof *error, steps = (size_t)errors.shape[0];
     bool differs = false;
     assert_int_equal(steps, qobs_range_steps(&o->stages.range));

@@ -37,12 +37,8 @@ struct collected {
 
 static void *read_all(const qobs_observer *o, const char *name, size_t *n)
 {
-    qobs_error error;
-    qobs_result result = {.struct_size = sizeof result};
-    if (qobs_observer_result_find(o, name, &result, &error) != QOBS_OK)
-        fail_case("%s: %s", name, error.message);
-    void *data = malloc(result.size);
-    assert_int_equal(qobs_observer_read(o, name, data, result.size, &error), QOBS_OK);
+    qobs_result result;
+    void *data = result_data(o, name, &result);
     *n = result.size / sizeof(float);
     return data;
 }
@@ -500,7 +496,7 @@ int main(void)
 {
     const struct CMUnitTest by_hand[] = {
         cmocka_unit_test(test_percentile), cmocka_unit_test(test_quark_mse), cmocka_unit_test(test_sparse_entropy),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_end_edges),  cmocka_unit_test(test_first_step),
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_end_edges), cmocka_unit_test(test_first_step),
     };
     int failed = cmocka_run_group_tests_name("range finders", by_hand, NULL, NULL);
     failed += run_suite("trt", "hist_", 39, test_histogram);
