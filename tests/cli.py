@@ -272,6 +272,12 @@ def scratch():
     return memory if room else None
 
 
+def end():
+    """Prints `N passed, N failed`. Returns the exit status."""
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
 def main(tests):
     """Runs the functions named test_... in `tests`, each in its own directory, and prints `N passed, N failed`."""
     home = os.getcwd()
@@ -285,5 +291,4 @@ def main(tests):
             except Exception:
                 check(False, name, traceback.format_exc())
             os.chdir(home)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return end()

@@ -18,8 +18,10 @@ import sys
 import tempfile
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", OMP_NUM_THREADS="1")
+import cli
 import torch
 import transformers as T
+from cli import check
 from datasets import Dataset
 from llmcompressor import oneshot
 from llmcompressor.modifiers.gptq import GPTQModifier
@@ -55,14 +57,6 @@ CHECKPOINTS = {
     "MoE, W4A16": ("moe", QuantizationModifier, {"scheme": "W4A16", "ignore": ["lm_head", "re:.*mlp.gate$"]}, 0.15),
     "MoE, NVFP4A16": ("moe", QuantizationModifier, {"scheme": "NVFP4A16", "ignore": ["lm_head", "re:.*mlp.gate$"]},
                       0.15)}
-passed = failed = 0
-
-
-def check(good, what, details=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAILED {what}: {details}")
 
 
 def audit(qobs, path, *options):
@@ -103,8 +97,7 @@ def main(qobs, directory):
         status, report = audit(qobs, f"{out}-damaged")
         check(status == 3 and "scales are not" in str(report), f"{name}: a scale of NaN", report)
         shutil.rmtree(f"{out}-damaged")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return cli.end()
 
 
 if __name__ == "__main__":

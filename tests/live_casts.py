@@ -47,8 +47,7 @@ def main(save):
     if save:
         with open(f"{save}/casts.json", "w", encoding="utf-8") as file:
             file.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in golden) + "\n]\n")
-    print(f"{cli.passed} passed, {cli.failed} failed")
-    return cli.failed > 0 or cli.passed == 0
+    return cli.end()
 
 
 if __name__ == "__main__":

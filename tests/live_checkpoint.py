@@ -18,7 +18,9 @@ import subprocess
 import sys
 import tempfile
 
+import cli
 import torch
+from cli import check, read
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors import __version__
 from compressed_tensors.quantization import QuantizationConfig, QuantizationScheme
@@ -28,23 +30,10 @@ from llmcompressor import model_free_ptq
 from safetensors.torch import load_file
 
 STATIC = ("FP8", "NVFP4")
-passed = failed = 0
-
-
-def check(good, what, details=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAILED {what}: {details}")
 
 
 def files_of(root):
     return sorted(os.path.relpath(os.path.join(d, n), root) for d, _, names in os.walk(root) for n in names)
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def compare(scheme, ours, theirs):
@@ -106,8 +95,7 @@ def main(qobs, model):
             check(all(abs(found[m] - e) <= 1e-3 * e for m, e in errors.items()), f"{scheme}: errors",
                   f"{found} {errors}")
     print(f"compressed-tensors {__version__}: {len(equal)} of {len(presets)} presets byte for byte: {' '.join(equal)}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return cli.end()
 
 
 if __name__ == "__main__":

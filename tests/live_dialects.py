@@ -47,8 +47,7 @@ def main():
                      scheme="W4A16_ASYM" if zeros else "W4A16")
         cli.equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
         cli.equal(st_raw("out/model.safetensors"), {k: raw(v) for k, v in want.items()}, what)
-    print(f"{cli.passed} passed, {cli.failed} failed")
-    return cli.failed > 0 or cli.passed == 0
+    return cli.end()
 
 
 if __name__ == "__main__":

@@ -196,8 +196,7 @@ def main(save=None):
         save_file(saved, f"{save}/sources.safetensors")
         with open(f"{save}/sources.json", "w", encoding="utf-8") as file:
             file.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in described) + "\n]\n")
-    print(f"{cli.passed} passed, {cli.failed} failed")
-    return cli.failed > 0 or cli.passed == 0
+    return cli.end()
 
 
 if __name__ == "__main__":

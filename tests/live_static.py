@@ -19,8 +19,10 @@ import subprocess
 import sys
 import tempfile
 
+import cli
 import torch
 import transformers
+from cli import check
 from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import quantize
 from datasets import Dataset
@@ -58,14 +60,6 @@ LIMITS = {"W4A16": 0.15, "W4A16_ASYM": 0.15, "W8A8": 0.04, "W8A8_STATIC": 0.1,
 # transformers 5.24 wants zero points that are not packed, with compressed-tensors 0.19 and 0.20; oneshot's own file is
 # refused, too.
 NOT_LOADED = {"W4A16_ASYM"} if transformers.__version__.startswith("5.24") else set()
-passed = failed = 0
-
-
-def check(good, what, details=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAILED {what}: {details}")
 
 
 def load(model):
@@ -258,8 +252,7 @@ def main(qobs, model):
                 check(audit.returncode == 0, f"{what} from {source}: audit", audit.stdout + audit.stderr)
         load_outputs(qobs, model, f"{model}/activations.safetensors", scratch)
         load_experts(qobs, scratch)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return cli.end()
 
 
 if __name__ == "__main__":
