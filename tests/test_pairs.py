@@ -196,6 +196,11 @@ def test_pairs():
     for name in sources():
         want = read("source")
         check(len(set(want)) > 8, f"{name}: numbers differ")
+        dialect = name.rpartition(", ")[2] if name.rpartition(", ")[2] in SCHEMES else "compressed-tensors"
+        if "ModelOpt" not in name:
+            p = converted("--dialect", dialect)
+            equal(p.returncode, 0, f"{name} by the scheme that it states: {p.stderr}")
+            check(read("out") == want, f"{name} by the scheme that it states: numbers")
         held = {d: [s for s in schemes if convert(name, want, d, s)] for d, schemes in SCHEMES.items()}
         check(any(held.values()), f"{name}: something holds it")
         lines.append(f"| {name} | " + " | ".join(", ".join(held[d]) or "no" for d in SCHEMES) + " |")
@@ -207,6 +212,121 @@ def test_pairs():
         DOCUMENT.write_text(before + BEGIN + table + END + after, encoding="utf-8")
     else:
         equal(old, table, "the table of docs/checkpoint.md; test_pairs.py QOBS --write writes it")
+
+
+# ---- Scales of inputs ------------------------------------------------------------------------------------------------
+
+STATIC = (("FP8", "compressed-tensors"), ("FP8", "modelopt"), ("NVFP4", "compressed-tensors"), ("NVFP4", "modelopt"),
+          ("W8A8_STATIC", "compressed-tensors"), ("W8A8_STATIC_ASYM", "compressed-tensors"))
+
+
+def write_plain():
+    plain = b"".join(struct.pack("<f", (b - 128) * (1 + i % 7) / 4099)[2:]
+                     for i, b in enumerate(random_bytes("plain", ROWS * COLUMNS)))
+    make("in", {f"{MODULE}.weight": ("BF16", [ROWS, COLUMNS], plain)}, torch_dtype="bfloat16")
+    halves = b"".join(struct.pack("<e", (b - 90) / 97) for b in random_bytes("inputs", 4 * COLUMNS))
+    cli.write("recorded", cli.st_bytes({f"{MODULE}.input": ("F16", [4, COLUMNS], halves)}))
+
+
+def inputs(path):
+    """The scale of the inputs and whether it is a divisor, and their zero point."""
+    tensors = st_raw(f"{path}/model.safetensors")
+    part = lambda name: tensors.get(f"{MODULE}.{name}")
+    stored = part("input_global_scale") or part("input_scale")
+    zero = part("input_zero_point")
+    return cli.unpack(stored[0], stored[2]), bool(part("input_global_scale")), zero and zero[2]
+
+
+def shapes(path):
+    return {name: shape for name, (_, shape, _) in st_raw(f"{path}/model.safetensors").items()}
+
+
+def configuration(path):
+    return json.loads(cli.read(f"{path}/config.json"))["quantization_config"]
+
+
+def check_inputs(what, scheme, dialect, into):
+    """The scale is the same number, or the reciprocal that is next to it."""
+    (before,), divided, zero = inputs("source")
+    (after,), divides, zero_after = inputs("out")
+    equal((divides, zero_after), (scheme == "NVFP4" and into != "modelopt", zero), f"{what}: how inputs are stored")
+    equal(after, before if divided == divides else cli.f32(1 / before), f"{what}: the scale of inputs")
+    described = [g["input_activations"] for g in configuration("out")["config_groups"].values()]
+    check(described and not any(a["dynamic"] is True for a in described), f"{what}: the configuration", described)
+
+
+def converted(*options):
+    shutil.rmtree("out", ignore_errors=True)
+    return cli.run("convert", "source", "-o", "out", *options)
+
+
+def test_static_inputs():
+    """Scales of inputs stay, in the spelling of each dialect, without a --scheme: the configuration states it."""
+    write_plain()
+    for scheme, dialect in STATIC:
+        cli.fine("source", "quantize", "in", "--scheme", scheme, "--dialect", dialect, "--activations", "recorded",
+                 "--quiet", "-o", f"{scheme}-{dialect}")
+    for scheme, dialect in STATIC:
+        shutil.rmtree("source", ignore_errors=True)
+        shutil.copytree(f"{scheme}-{dialect}", "source")
+        want = read("source")
+        for into in ("compressed-tensors", "modelopt"):
+            what = f"{scheme} of {dialect} to {into}"
+            p = converted("--dialect", into)
+            if into == "modelopt" and scheme.startswith("W8A8"):
+                equal(p.returncode, 2, f"{what}: {p.stderr}")
+                check("modelopt does not store" in p.stderr, f"{what}: the refusal", p.stderr)
+                continue
+            equal((p.returncode, p.stderr), (0, ""), what)
+            equal(read("out"), want, f"{what}: numbers")
+            check_inputs(what, scheme, dialect, into)
+            equal(shapes("out"), shapes(f"{scheme}-{into}"), f"{what}: tensors are those of quantize")
+        p = cli.run("quantize", "source", "--scheme", scheme, "-o", "out", "--replace")
+        equal(p.returncode, 0, f"{scheme} of {dialect}, quantize: {p.stderr}")
+        check_inputs(f"{scheme} of {dialect}, quantize", scheme, dialect, "compressed-tensors")
+
+
+def change(**tensors):
+    """Writes `source` with other tensors of the module; None: none."""
+    stored = {n: t for n, t in {**by_static(), **{f"{MODULE}.{n}": t for n, t in tensors.items()}}.items() if t}
+    make("source", stored, torch_dtype="bfloat16",
+         quantization_config={"quant_method": "fp8", "activation_scheme": "static"})
+
+
+def by_static():
+    _, tensors, _ = next(by_hand())
+    return {**tensors, f"{MODULE}.input_scale": ("F32", [], struct.pack("<f", 0.0123))}
+
+
+def test_static_refusals():
+    """Scales that no loader reads are refused; those that a scheme does not store are named."""
+    change()
+    equal(converted("--dialect", "modelopt").returncode, 0, "fp8 with static inputs")
+    equal(inputs("out")[0], inputs("source")[0], "fp8 with static inputs: F32 stays")
+    p = converted("--scheme", "FP8_DYNAMIC")
+    check(p.returncode == 0 and "scales of inputs" in p.stdout + p.stderr and "FP8_DYNAMIC" in p.stdout + p.stderr,
+          "dynamic inputs", p.stdout + p.stderr)
+    for what, tensor, words in (("no scale", None, ("has no input_scale", "audit --fix")),
+                                ("two scales", ("F32", [2], bytes(8)), ("[2]", "one number")),
+                                ("a scale of bytes", ("I8", [], b"\1"), ("I8", "one number")),
+                                ("a scale of 0", ("F32", [], bytes(4)), ("is 0",)),
+                                ("NaN", ("F32", [], b"\0\0\xc0\x7f"), ("nan",))):
+        change(input_scale=tensor)
+        p = converted()
+        check(p.returncode == 2 and all(w in p.stderr for w in (MODULE, *words)), what, p.stderr)
+    make("source", by_static(), torch_dtype="bfloat16")
+    p = converted()
+    check(p.returncode == 2 and all(w in p.stderr for w in ("is FP8", "--scheme", "FP8, FP8_DYNAMIC")),
+          "nothing states the scheme", p.stderr)
+    make("source", by_static(), torch_dtype="bfloat16",
+         quantization_config={"quant_method": "modelopt", "quant_algo": "W4A8_NVFP4_FP8"})
+    p = converted()
+    check(p.returncode == 2 and all(w in p.stderr for w in ("W4A8_NVFP4_FP8", "--scheme", "FP8, FP8_DYNAMIC")),
+          "an algorithm that is not read", p.stderr)
+    make("source", {f"{MODULE}.weight": ("I8", [ROWS, COLUMNS], random_bytes("codes", ROWS * COLUMNS)),
+                    f"{MODULE}.weight_scale": ("F32", [1], struct.pack("<f", 0.01))}, torch_dtype="bfloat16")
+    p = converted()
+    check(p.returncode == 2 and "no scheme" in p.stderr, "integers with one scale that nothing states", p.stderr)
 
 
 if __name__ == "__main__":

@@ -43,9 +43,9 @@ void activation_scales_free(struct activation_scales *s)
     *s = (struct activation_scales){0};
 }
 
-static bool has_sources(const struct activation_scales *s)
+bool activation_sources_are_there(const struct activation_sources *sources)
 {
-    return saved_states_of_activations(&s->sources->states) || s->sources->recordings.count > 0;
+    return saved_states_of_activations(&sources->states) || sources->recordings.count > 0;
 }
 
 void activation_sources_add_kv_cache(const struct activation_sources *sources, const struct weights *weights,
@@ -151,8 +151,8 @@ static int check_sources(const struct activation_scales *s, const struct activat
     bool layers = false;
     for (size_t i = 0; i < needs->count; i++)
         layers |= needs->items[i].kind <= ACTIVATION_OUTPUT;
-    *needed = has_sources(s);
-    if (has_sources(s))
+    *needed = activation_sources_are_there(s->sources);
+    if (*needed)
         return needs->count > 0 ? QOBS_OK
                                 : INVALID(f, "activations: no scheme of this run stores scales of activations; FP8, "
                                              "NVFP4 and a kv_cache_scheme do");
@@ -217,7 +217,7 @@ int activation_scales_find(struct activation_scales *s, struct activation_source
                            const struct activation_request *request, struct fail *f)
 {
     s->sources = sources;
-    bool needed = has_sources(s);
+    bool needed = activation_sources_are_there(sources);
     RETURN_IF_NOT_OK(activation_needs_list(&s->needs, weights, config, f));
     if (!request->requested)
         RETURN_IF_NOT_OK(check_sources(s, &s->needs, config, config->compat, &needed, f));

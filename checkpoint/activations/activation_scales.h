@@ -15,6 +15,7 @@ struct activation_scale {
     int ndim;
     int64_t shape[QOBS_MAX_NDIM];
     void *data;
+    float factor; /* of a global scale that divides: its reciprocal, as a model brings it; 0: none does */
     uint64_t bytes;
     size_t weight; /* in whose shard it is stored */
     size_t need;   /* of which it is a result */
@@ -37,6 +38,7 @@ struct activation_scales {
 int activation_sources_open(struct activation_sources *sources, const struct texts *states,
                             const struct texts *recordings, struct fail *f);
 void activation_sources_free(struct activation_sources *sources);
+bool activation_sources_are_there(const struct activation_sources *sources);
 
 /* Gives the configuration a kv_cache_scheme (e4m3, one scale for each tensor) if it has none and keys or values of an
  * attention module of the model are there. */

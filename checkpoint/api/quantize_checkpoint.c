@@ -14,6 +14,7 @@
 #include "quantize/dialect_config.h"
 #include "quantize/quantize_call.h"
 #include "quantize/runtime_support.h"
+#include "quantize/source_inputs.h"
 #include "quantize/source_schemes.h"
 #include "quantize/unused.h"
 
@@ -85,6 +86,7 @@ static int select_weights(struct quantize_call *run, struct fail *f)
     const qobs_checkpoint_quantize_args *a = run->args;
     struct selection *s = &run->selection;
     const struct activation_request request = {.fill = a->fill_experts, .runtime = a->runtime};
+    bool by_source;
     if (!run->choice.by_source)
         RETURN_IF_NOT_OK(selection_read_config(s, f));
     RETURN_IF_NOT_OK(inputs_open(&run->inputs, &run->paths, CONTENTS_MODEL, f));
@@ -95,7 +97,9 @@ static int select_weights(struct quantize_call *run, struct fail *f)
     RETURN_IF_NOT_OK(selection_make(s, f));
     RETURN_IF_NOT_OK(dialect_config_check(s, f));
     RETURN_IF_NOT_OK(runtime_support_check(s, a->allow_mixed_sets, a->keep_findings, f));
-    RETURN_IF_NOT_OK(selection_find_activations(s, &run->activations, request, &run->meter, f));
+    RETURN_IF_NOT_OK(source_inputs_find(&run->activations, s, &by_source, f));
+    if (!by_source)
+        RETURN_IF_NOT_OK(selection_find_activations(s, &run->activations, request, &run->meter, f));
     RETURN_IF_NOT_OK(dialect_convert_activations(&run->activations, s, f));
     return layout_make(&run->layout, &run->inputs.model, &s->weights, &s->config, &run->activations, CONTENTS_MODEL, f);
 }
@@ -110,8 +114,10 @@ static int open_engine(struct quantize_call *run, struct fail *f)
     RETURN_IF_NOT_OK(model_sink_open(&run->sink, &run->layout, s->weights.count, &run->activations, &run->out, f));
     RETURN_IF_NOT_OK(choose_part(run, f));
     RETURN_IF_NOT_OK(engine_open(&run->engine, &in, &run->sink.sink, &run->meter, f));
-    if (run->args->keep_numbers)
+    if (run->args->keep_numbers) {
         RETURN_IF_NOT_OK(source_schemes_check(run, f));
+        RETURN_IF_NOT_OK(source_inputs_note_dropped(&run->selection, f));
+    }
     return inputs_name_unused(&unused, f);
 }
 

@@ -80,11 +80,6 @@ int audit_list_modules(struct audit *audit, struct fail *f);
 /* Returns true if `ignore` has the module. */
 bool audit_ignores(const struct quant_matchers *targets, const char *name, size_t length);
 
-/* Returns the group of a module, by name before class as compressed-tensors resolves it; NULL: none. *by_class: only
- * its class matches. */
-const struct quant_group *audit_group_of(const struct quant_matchers *targets, const struct audit *audit,
-                                         const char *name, size_t length, bool *by_class);
-
 /* Returns a positive integer of config.json, the language model's first; 0: there is none. */
 int64_t audit_config_number(const struct audit *audit, const char *key);
 
@@ -128,13 +123,6 @@ const struct weight *audit_original_of(struct audit *audit, const struct audit_m
 
 /* Reports a module that holds nothing of its original. */
 void audit_check_error(struct audit *audit, const struct audit_module *module);
-
-/* Reads a configuration of Model-Optimizer or of Quark. *found: there is one. */
-int audit_read_modelopt(struct audit *audit, bool *found, struct fail *f);
-int audit_read_quark(struct audit *audit, bool *found, struct fail *f);
-
-/* Adds a name with `*` for any text to the ignored ones. */
-int audit_add_ignored(struct audit *audit, const char *name, struct fail *f);
 
 /* Reports entries of `ignore`, targets and members of extra_config with a word that no tensor has and that is nearly
  * one that tensors have. */

@@ -11,6 +11,8 @@
 #include "files/json.h"
 #include "files/mapped.h"
 #include "files/text.h"
+#include "model/stated_schemes.h"
+#include "schemes/dialects.h"
 #include "schemes/runtimes.h"
 
 /* Says who loads embeddings that are quantized. That is no fault: upstream writes them. */
@@ -96,23 +98,17 @@ static int read_configuration(struct audit *audit, struct fail *f)
     if (!m->config_path)
         return INVALID(f, "%s: has no config.json, which says how a model is quantized", m->tree.root);
     const json_object *config = json_get(m->config, "quantization_config");
-    const json_object *method = json_get(config, "quant_method");
-    bool others;
     if (audit_is_of_words(audit))
         return QOBS_OK;
-    RETURN_IF_NOT_OK(audit_read_quark(audit, &others, f));
-    if (!others)
-        RETURN_IF_NOT_OK(audit_read_modelopt(audit, &others, f));
-    if (!others && !model_is_described(m))
+    RETURN_IF_NOT_OK(stated_schemes_read(&audit->config, &audit->maker, m, f));
+    if (!audit->maker && !model_is_described(m))
         return INVALID(f, "%s: is not quantized: %s has no quantization_config; audit reads what quantize writes",
                        m->tree.root, m->config_path);
-    if (!others && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0))
+    if (!audit->maker && strcmp(json_text_of(config, "quant_method"), DIALECT_DEFAULT) != 0)
         return INVALID(f,
                        "%s/%s: quantization_config: quant_method is %s; compressed-tensors, modelopt, quark, awq, gptq "
                        "and auto-round are read",
-                       m->tree.root, m->config_path, JSON_WORDS(method));
-    if (!others)
-        RETURN_IF_NOT_OK(quant_config_parse(&audit->config, config, m->config_path, f));
+                       m->tree.root, m->config_path, JSON_WORDS(json_get(config, "quant_method")));
     return quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f);
 }
 

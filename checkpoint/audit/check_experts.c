@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "model/stated_schemes.h"
 #include "files/text.h"
 
 enum { MAX_PROJECTIONS = 8 };
@@ -163,7 +164,7 @@ void audit_check_stacked(struct audit *audit, const struct quant_matchers *targe
         const char *experts = strstr(t->name, "experts.");
         if (t->ndim != 3 || !dtype_is_in(t->dtype, HALVES_AND_FLOATS) || !experts ||
             (experts > t->name && experts[-1] != '.') || is_ignored(targets, t->name, m.length) ||
-            !audit_group_of(targets, audit, t->name, m.length, &by_class))
+            !stated_group(&audit->config, targets, t->name, m.length, &by_class))
             continue;
         audit_contradict(audit, &m, MEND_IGNORE,
                          "holds experts that are not quantized (%s), but the configuration claims them",

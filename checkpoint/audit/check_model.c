@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "model/stated_schemes.h"
 #include "files/bus_errors.h"
 #include "model/decoders.inc"
 #include "files/text.h"
@@ -167,7 +168,7 @@ void audit_check_heads(struct audit *audit, const struct quant_matchers *targets
     for (size_t i = 0; architecture_head(&audit->architectures, i, head, sizeof head); i++) {
         if (strncmp(head, "re:", 3) == 0)
             continue;
-        const struct quant_group *g = audit_group_of(targets, audit, head, strlen(head), &by_class);
+        const struct quant_group *g = stated_group(&audit->config, targets, head, strlen(head), &by_class);
         group = g ? g : group;
         present |= has_tensor_of(&audit->model, head);
         ignored |= audit_ignores(targets, head, strlen(head));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "model/stated_schemes.h"
 #include "schemes/match.h"
 #include "files/text.h"
 
@@ -56,6 +57,16 @@ void audit_note(struct audit *audit, const char *format, ...)
 
 /* ---- Tensors of a module ----------------------------------------------------------------------------------------- */
 
+const char *audit_part_name(const struct audit *audit, const char *part)
+{
+    static const char *const names[][2] = {
+        {"weight_packed", "weight"}, {"weight_global_scale", "weight_scale_2"}, {"input_global_scale", "input_scale"}};
+    for (size_t i = 0; audit->maker && i < sizeof names / sizeof *names; i++)
+        if (strcmp(part, names[i][0]) == 0)
+            return names[i][1];
+    return part;
+}
+
 const struct st_tensor *audit_part(const struct audit *audit, const struct audit_module *m, const char *part)
 {
     part = audit_part_name(audit, part);
@@ -81,20 +92,6 @@ static void find_parts(const struct audit *audit, struct audit_module *m)
 bool audit_ignores(const struct quant_matchers *targets, const char *name, size_t length)
 {
     return matcher_find(targets->ignore, name, length) >= 0;
-}
-
-const struct quant_group *audit_group_of(const struct quant_matchers *targets, const struct audit *audit,
-                                         const char *name, size_t length, bool *by_class)
-{
-    *by_class = false;
-    for (size_t i = 0; i < targets->count; i++)
-        if (matcher_find(targets->groups[i], name, length) >= 0)
-            return &audit->config.groups[i];
-    *by_class = true;
-    for (size_t i = 0; i < targets->count; i++)
-        if (matcher_has(targets->groups[i], "Linear"))
-            return &audit->config.groups[i];
-    return NULL;
 }
 
 /* ---- List -------------------------------------------------------------------------------------------------------- */
@@ -153,7 +150,7 @@ static bool belongs(struct audit *audit, const struct quant_matchers *t, struct 
 {
     bool by_class;
     const bool ignored = audit_ignores(t, m->name, m->length);
-    m->group = audit_group_of(t, audit, m->name, m->length, &by_class);
+    m->group = stated_group(&audit->config, t, m->name, m->length, &by_class);
     const bool norm = m->length >= 4 && strcmp(m->name + m->length - 4, "norm") == 0;
     const bool claimed = m->group && !ignored && !norm && (!by_class || is_linear(audit, m));
     if (m->codes && (m->scale || claimed)) {

@@ -3,6 +3,7 @@
 
 /* Mends names of tensors and the lists of the configuration. */
 #include "audit/mend.h"
+#include "model/stated_schemes.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -117,7 +118,7 @@ static int rename_tensor(struct mends *mends, struct audit *audit, struct mended
 {
     bool by_class;
     const size_t length = strlen(t->name) - strlen(r->from) - 1;
-    const struct quant_group *g = audit_group_of(targets, audit, t->name, length, &by_class);
+    const struct quant_group *g = stated_group(&audit->config, targets, t->name, length, &by_class);
     OWNED char *module = strndup(t->name, length), *name = module ? text_format("%s.%s", module, r->to) : NULL;
     if (!name)
         return NO_MEMORY(f, "a name");

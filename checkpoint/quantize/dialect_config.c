@@ -173,7 +173,7 @@ static int convert(struct activation_scale *a, char *name, struct fail *f)
 {
     const bool global = ends_with(a->name, "_global_scale");
     const double number = number_of(a->data, dtype_in_library(a->dtype), 0);
-    const float stored = (float)(global ? 1 / number : number);
+    const float stored = a->factor > 0 ? a->factor : (float)(global ? 1 / number : number);
     void *data = malloc(sizeof stored);
     if (!name || !data) {
         free(name);

@@ -140,6 +140,34 @@ int quant_config_add_scheme(struct quant_config *config, const char *scheme, con
     return target_count > 0 ? 0 : add_text(&group->targets, &group->target_count, "Linear", f);
 }
 
+/* Copies a scheme without what made its numbers. */
+static int copy_scheme(struct quant_args *to, const struct quant_args *from, struct fail *f)
+{
+    struct quant_args bare = *from;
+    bare.actorder = bare.observer = NULL;
+    bare.observer_kwargs = NULL;
+    return quant_args_copy(to, &bare, f);
+}
+
+int quant_config_add_copy(struct quant_config *config, const struct quant_group *from, const char *target,
+                          struct fail *f)
+{
+    size_t i = 0;
+    while (scheme_preset_at(i) && !quant_group_has_preset(from, scheme_preset_at(i)))
+        i++;
+    struct quant_group *g = add_group(config, scheme_preset_at(i) ? scheme_preset_at(i)->name : from->name, f);
+    if (!g)
+        return failure_status(f);
+    g->changed = true;
+    g->has_weights = from->has_weights;
+    g->has_inputs = from->has_inputs;
+    g->has_outputs = from->has_outputs;
+    RETURN_IF_NOT_OK(copy_scheme(&g->weights, &from->weights, f));
+    RETURN_IF_NOT_OK(copy_scheme(&g->inputs, &from->inputs, f));
+    RETURN_IF_NOT_OK(copy_scheme(&g->outputs, &from->outputs, f));
+    return add_text(&g->targets, &g->target_count, target, f);
+}
+
 int quant_config_add_target(struct quant_group *group, const char *target, struct fail *f)
 {
     return add_text(&group->targets, &group->target_count, target, f);
@@ -424,14 +452,17 @@ double scheme_preset_bits(const struct scheme_preset *preset)
     return bits;
 }
 
-static bool args_alike(bool has_a, const struct quant_args *a, bool has_b, const struct quant_args *b)
+bool quant_args_alike(const struct quant_args *a, const struct quant_args *b)
 {
-    if (!has_a || !has_b)
-        return has_a == has_b;
     return a->num_bits == b->num_bits && a->type == b->type && a->symmetric == b->symmetric &&
            a->group_size == b->group_size && a->strategy == b->strategy &&
            a->block_structure[0] == b->block_structure[0] && a->block_structure[1] == b->block_structure[1] &&
            a->dynamic == b->dynamic && a->scale_dtype == b->scale_dtype;
+}
+
+static bool args_alike(bool has_a, const struct quant_args *a, bool has_b, const struct quant_args *b)
+{
+    return has_a && has_b ? quant_args_alike(a, b) : has_a == has_b;
 }
 
 bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b)

@@ -51,6 +51,11 @@ struct quant_config {
 int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,
                             size_t target_count, struct fail *f);
 
+/* Adds a group with the scheme of another configuration's, for one target. It has no observers, and the name of the
+ * preset that it is, if it is one. */
+int quant_config_add_copy(struct quant_config *config, const struct quant_group *from, const char *target,
+                          struct fail *f);
+
 /* Adds a target to a group. */
 int quant_config_add_target(struct quant_group *group, const char *target, struct fail *f);
 
@@ -126,6 +131,9 @@ int settings_check_once(const char *const *settings, size_t count, struct fail *
  * the others the one that compressed-tensors infers. Fails for formats that do not hold the scheme, and for those that
  * the release does not have. */
 int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f);
+
+/* Returns true if a tensor is quantized alike; observers may differ. */
+bool quant_args_alike(const struct quant_args *a, const struct quant_args *b);
 
 /* Returns true if a runtime stores and runs modules of both groups alike; observers and targets may differ. */
 bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b);

@@ -118,7 +118,8 @@ typedef struct qobs_checkpoint_quantize_args {
      * FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16 and MXFP8. One scheme for all layers. */
     const char *dialect;
     /** Fail unless the output has all numbers of the model: each quantized layer is in codes already, which the scheme
-     * holds. Without scheme, config and recipe the scheme is that of these codes. */
+     * holds. Without scheme, config and recipe the scheme is that which the configuration of the model states, or that
+     * of its integers. Without states and activations scales of inputs are those of the model, also without this. */
     bool keep_numbers;
     /** A command for /bin/sh that fetches a file of the model, whose name it gets in place of each {}: the shards of
      * the index that the directory `model` lacks, index and config.json among them. It runs in a directory of its own,

@@ -155,7 +155,7 @@ static int check_unused(const struct quantize_options *o, enum run_kind kind)
                    {"dialect", a->dialect, BOTH},
                    {"compat", a->compat != QOBS_COMPAT_VLLM, BOTH},
                    {"part", a->part_count > 0, BOTH},
-                   {"fetch", a->fetch, BOTH},
+                   {"fetch", a->fetch, FINISH},
                    {"allow-mixed-sets", a->allow_mixed_sets, BOTH},
                    {"architectures", a->architectures, BOTH},
                    {"draft", a->draft != QOBS_DRAFT_AS_LOADED, BOTH},
@@ -186,6 +186,9 @@ static int check_arguments(const struct quantize_options *o, int count, bool ggu
     if (count != 1)
         return print_error(EXIT_USAGE, "%s: expected one model, got %d (see qobs %s -h)", name, count, name);
     RETURN_IF_NOT_OK(check_unused(o, gguf ? RUN_GGUF : RUN_SAFETENSORS));
+    if (gguf && o->args.fetch)
+        return print_error(EXIT_USAGE, "--fetch: fetches shards of safetensors, and the model is a GGUF file, which is "
+                                       "read as a whole: fetch the file first");
     if (gguf && o->dry_run)
         return o->args.out || o->args.replace || o->args.keep_findings
                    ? print_error(EXIT_USAGE,
@@ -381,8 +384,8 @@ const struct command command_convert = {
     .usage = "MODEL --dialect NAME -o OUT_DIR [OPTION]...",
     .description = "Writes a copy of a model that is quantized already: other names, another layout, another "
                    "configuration, and the same numbers. It is quantize that must change no number, and refuses to do "
-                   "so otherwise. Without --scheme and --config the scheme is that of the model, if it has integers "
-                   "(AWQ, GPTQ, pack-quantized); others need one that holds their codes, such as MXFP4A16.",
+                   "so otherwise. Without --scheme and --config the scheme is that which the model's configuration "
+                   "states, or that of its integers (AWQ, GPTQ); scales of inputs stay.",
     OPTION_ROWS(convert_rows),
     .example = "qobs convert model-AWQ --dialect gptq -o model-GPTQ",
     .print_more = print_schemes};
