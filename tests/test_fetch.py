@@ -7,6 +7,7 @@
 
 QOBS_KILLS is the number of random moments at which a run is killed (default 8).
 """
+import http.server
 import json
 import os
 import random
@@ -148,11 +149,15 @@ def test_sets_across_shards():
 def test_quantized_source():
     """Shapes, group indices, scales and zero points are read before the weights, by each part."""
     make_model("bf16", layers=8, shards=8)
+    layers = [n[:-len(".weight")] for n in json.loads(read(f"bf16/{INDEX}"))["weight_map"] if n.endswith("proj.weight")]
+    write("recorded", cli.st_bytes({f"{n}.input": tensor([4, 128], i) for i, n in enumerate(layers)}))
     for dialect, source, scheme in (("compressed-tensors", "W4A16", "FP8_DYNAMIC"), ("awq", "W4A16_ASYM", "W4A16_ASYM"),
-                                    ("gptq", "W4A16", "W4A16"), ("compressed-tensors", "NVFP4A16", "MXFP4A16")):
+                                    ("gptq", "W4A16", "W4A16"), ("compressed-tensors", "NVFP4A16", "MXFP4A16"),
+                                    ("modelopt", "FP8", "FP8")):
         for name in ("all", "in", "one", "out", "log"):
             shutil.rmtree(name, ignore_errors=True) if name != "log" else write(name, b"")
-        quantized = [QOBS, "quantize", "bf16", "--scheme", source, "--dialect", dialect, "-o", "all", "--quiet"]
+        quantized = [QOBS, "quantize", "bf16", "--scheme", source, "--dialect", dialect, "-o", "all", "--quiet",
+                     *(["--activations", "recorded"] if source == "FP8" else [])]
         equal(subprocess.run(quantized, check=False).returncode, 0, f"a source of {dialect}")
         without_shards()
         warnings = local(scheme=scheme)
@@ -258,6 +263,69 @@ def test_faults():
               f"a command {what}: what is done is not fetched again")
 
 
+class Server:
+    """Serves `all` over HTTP. cut(shard, n): how the n-th request for a shard ends: a status, or the bytes after which
+    the connection breaks; None: well."""
+
+    def __init__(self, cut):
+        requests, self.cuts = {}, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(handler):
+                name = os.path.basename(handler.path)
+                requests[name] = requests.get(name, 0) + 1
+                end, data = cut(name, requests[name]), read(f"all/{name}")
+                self.cuts += end is not None
+                handler.send_response(end if end and end >= 400 and end < 600 else 200)
+                handler.send_header("Content-Length", str(len(data)))
+                handler.end_headers()
+                try:
+                    handler.wfile.write(data[:end])
+                except OSError:  # the command has been stopped
+                    pass
+
+            def log_message(handler, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+PYTHON = f"""{sys.executable} -c 'import sys, urllib.request as u; u.urlretrieve(sys.argv[2], sys.argv[1])' {{}}"""
+GET = "curl -fsSLo {}" if shutil.which("curl") else PYTHON
+
+
+def test_http():
+    """Connections that break, in headers and in shards, and a server that is busy. Two failures are no end, three are
+    one; the next run goes on."""
+    twelve()
+    local()
+    ends = {(shard(2), 1): 40, (shard(2), 2): 200, (shard(5), 2): 70000, (shard(5), 3): 503, (shard(8), 2): 1}
+    with Server(lambda name, n: ends.get((name, n))) as server, Watch() as watch:
+        run = fetch(command=f"{GET} {server.address}/{{}}")
+    equal((run.returncode, run.stderr), (0, ""), "connections that break")
+    equal(server.cuts, len(ends), "each of them breaks")
+    equal(tree("out"), tree("one"), "connections that break: the bytes of a local run")
+    check(watch.most <= 2, "connections that break: shards on the disk", watch.most)
+    shutil.rmtree("out")
+    with Server(lambda name, n: 70000 if name == shard(7) and n > 1 else None) as server:
+        run = fetch(command=f"{GET} {server.address}/{{}}")
+    refused("three connections that break", run, 1, shard(7), "3 times")
+    asked = []
+    with Server(lambda name, n: asked.append(name)) as server:
+        equal(fetch(command=f"{GET} {server.address}/{{}}").returncode, 0, "the next run")
+    equal(asked, [shard(k) for k in range(7, 13)], "what is done is not fetched again")
+    equal(tree("out"), tree("one"), "three connections that break: the bytes of a local run")
+
+
 def test_full_disk():
     """A disk without room for stand-ins, for a shard, for the second one, for outputs; then it grows."""
     twelve()
@@ -331,6 +399,12 @@ def test_refusals():
     finish = subprocess.run([QOBS, "quantize", "--finish", "out", "--fetch", COPY], capture_output=True, text=True,
                             check=False)
     refused("--finish with --fetch", finish, 2, "--fetch", "changes nothing")
+    write("model.gguf", b"GGUF\3\0\0\0" + bytes(16))
+    for what, command in (("GGUF", ["quantize", "model.gguf", "--scheme", "Q4_K_M", "-o", "out.gguf"]),
+                          ("convert", ["convert", "in", "-o", "out2"])):
+        run = subprocess.run([QOBS, *command, "--fetch", COPY], capture_output=True, text=True, check=False)
+        refused(f"{what} with --fetch", run, 2, "--fetch", *(["GGUF", "fetch the file first"] if what == "GGUF" else []))
+        check(not os.path.exists(command[-1]), f"{what} with --fetch: nothing is written")
 
 
 def test_parts():
