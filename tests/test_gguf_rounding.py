@@ -161,6 +161,25 @@ def test_errors():
         equal(cli.run("audit", "out.gguf", "--against", "in.gguf").returncode, 0, f"{form}: the audit finds nothing")
 
 
+def test_summary():
+    """The rounding that was chosen, and what it changed in each tensor."""
+    make_model()
+    make_states("states")
+    command = ("quantize", "in.gguf", "--scheme", "Q4_K", *OUTPUT, "--states", "states")
+    for rounding in ("nearest", "descent"):
+        run = cli.run(*command, "--set", f"rounding={rounding}")
+        with open("r.json", encoding="utf-8") as file:
+            equal(json.load(file)["rounding"], rounding, "the report has it")
+        descent = rounding == "descent"
+        for words in (", codes by descent: ", "rounded: change of the error of the outputs"):
+            equal(words in run.stdout, descent, f"{rounding}: {words}")
+        for name in (*MODULES, "token_embd.weight"):
+            line = next(line for line in run.stdout.splitlines() if line.startswith(name))
+            equal(line.count("%"), 1 + (descent and name in MODULES), f"{rounding}: the errors of {name}")
+            equal(len(line) <= 80, True, "the length of a line")
+    check(", codes by descent: " in cli.run(*command[:4], "--dry-run", *DESCENT).stdout, "a dry run says so")
+
+
 def test_imatrix():
     """An imatrix of the same tokens gives the same scales, and comes before states."""
     make_model()

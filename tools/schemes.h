@@ -36,6 +36,12 @@ void print_warnings(const json_object *report);
 /* Prints what the column "error of weights" of a table is. */
 void explain_error_of_weights(void);
 
+/* Prints by how much an object of a layer, such as `rounding`, has changed its error. */
+void print_change(const json_object *search);
+
+/* Prints what the column of rounding is, if a layer has one. */
+void explain_rounding(const json_object *layers);
+
 /* Prints as warnings what nothing has used, with the option in place of the member. Returns false if there is any. */
 bool print_unused(const json_object *report);
 

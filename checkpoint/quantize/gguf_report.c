@@ -176,6 +176,7 @@ char *gguf_report(const struct gguf_call *call)
     json_put_text(report, "out", call->args->dry_run ? NULL : call->args->out);
     json_put_text(report, "scheme", call->scheme->name);
     json_put_text(report, "search", call->args->optimal ? "optimal" : "ggml");
+    json_put_text(report, "rounding", call->sink.rounds ? "descent" : "nearest");
     uint64_t before = 0;
     for (size_t i = 0; i < call->model.file_count; i++)
         before += call->model.files[i].map.size;

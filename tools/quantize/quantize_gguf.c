@@ -48,7 +48,7 @@ static int print_layers(const json_object *layers, bool all)
     const size_t n = json_count(layers), shown = all || n < WORST ? n : WORST;
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
-    const int width = fit_ranked(sorted, shown, 36, all);
+    const int width = fit_ranked(sorted, shown, 47, all);
     for (size_t i = 0; i < shown; i++) {
         const json_object *layer = sorted[i].item;
         char name[MAX_NAME + 1];
@@ -56,10 +56,12 @@ static int print_layers(const json_object *layers, bool all)
                json_text_of(layer, "format"));
         if (json_has(layer, "relative_error"))
             printf(" %10.3f %%", 100 * error_of(layer));
+        print_change(json_get(layer, "rounding"));
         putchar('\n');
     }
     if (shown < n)
         printf("... %zu more tensors; --table lists all\n", n - shown);
+    explain_rounding(layers);
     return EXIT_OK;
 }
 
@@ -68,9 +70,10 @@ static int print_summary(const json_object *report, bool all)
     const json_object *layers = json_get(report, "layers");
     const bool dry = !json_get(report, "out");
     const double before = json_number_of(report, "bytes_before", 0), after = json_number_of(report, "bytes_after", 0);
-    printf("%zu of %.0f tensors%s: %.1f MB %s %.1f MB (%.1f %%)\n", json_count(layers),
-           json_number_of(report, "tensors", 0), dry ? "" : " quantized", before * 1e-6,
-           dry ? "would become" : "became", after * 1e-6, before > 0 ? 100 * after / before : 0);
+    const bool descent = strcmp(json_text_of(report, "rounding"), "descent") == 0;
+    printf("%zu of %.0f tensors%s%s: %.1f MB %s %.1f MB (%.1f %%)\n", json_count(layers),
+           json_number_of(report, "tensors", 0), dry ? "" : " quantized", descent ? ", codes by descent" : "",
+           before * 1e-6, dry ? "would become" : "became", after * 1e-6, before > 0 ? 100 * after / before : 0);
     print_types(json_get(report, "types"));
     return print_layers(layers, all);
 }

@@ -19,12 +19,20 @@ enum { WORST = 10, MAX_CASTS = 16 };
 /* Sums of squares that are no floats give no error: null in the report, and first in the table. */
 static double error_of(const json_object *layer) { return json_number_of(layer, "relative_error", (double)INFINITY); }
 
-/* Prints how an error has changed. */
-static void print_change(const json_object *search)
+void print_change(const json_object *search)
 {
     const double before = json_number_of(search, "error_before", 0), after = json_number_of(search, "error", 0);
     if (search && before > 0)
         printf(" %+8.1f %%", 100 * (after - before) / before);
+}
+
+void explain_rounding(const json_object *layers)
+{
+    bool rounded = false;
+    json_each(layer, layers) rounded |= json_has(layer.value, "rounding");
+    if (rounded)
+        printf("rounded: change of the error of the outputs, from the nearest codes to those of\n"
+               "descent, which makes that of the weights larger\n");
 }
 
 static void print_layer(const struct ranked *r, int width)
@@ -259,9 +267,7 @@ static int print_results(const json_object *json, bool all_layers)
     if (json_has(json_at(layers, 0), "search"))
         printf("searched: change of the error that the observer makes small, from the scales of\n"
                "the range to those found; no measure of the model's quality\n");
-    if (json_has(json_at(layers, 0), "rounding"))
-        printf("rounded: change of the error of the outputs, from the nearest codes to those of\n"
-               "descent, which makes that of the weights larger\n");
+    explain_rounding(layers);
     return code;
 }
 
