@@ -13,11 +13,27 @@
 #include "threads.h"
 #include "unit.h"
 
-enum { ROWS = 6, COLUMNS = 512, ELEMENTS = ROWS * COLUMNS, TOKENS = 600, PASSES = 50 };
+enum {
+    ROWS = 6,
+    COLUMNS = 512,
+    ELEMENTS = ROWS * COLUMNS,
+    INPUTS = 600,
+    TIMES = 1024,
+    TOKENS = INPUTS * TIMES,
+    PASSES = 50
+};
 
 static float value[ELEMENTS], numbers[ELEMENTS], importance[COLUMNS];
 static double hessian[COLUMNS][COLUMNS];
 static unsigned char nearest[4 * ELEMENTS], blocks[4 * ELEMENTS], other[4 * ELEMENTS];
+static int64_t tokens = TOKENS; /* that a call is told */
+
+/* The mean of H as the descent counts it: products of two columns are shrunk. */
+static double mean_of(int j, int k)
+{
+    const double few = 2 * sqrt((double)COLUMNS / TOKENS);
+    return hessian[j][k] / TOKENS * (j == k ? 1 : 1 - few / (1 + few));
+}
 
 static size_t bytes_of(const struct gguf_type *type, int64_t rows)
 {
@@ -34,7 +50,7 @@ static float random_number(uint64_t *state)
     return sum;
 }
 
-/* Rows with outliers, and a Hessian of inputs whose columns go together. */
+/* Rows with outliers, and a Hessian of inputs whose columns go together, each seen several times. */
 static int fill(void **unused)
 {
     static float input[COLUMNS];
@@ -42,13 +58,13 @@ static int fill(void **unused)
     (void)unused;
     for (int i = 0; i < ELEMENTS; i++)
         value[i] = random_number(&state) * (i % 97 == 0 ? 0.3f : 0.05f);
-    for (int t = 0; t < TOKENS; t++) {
+    for (int t = 0; t < INPUTS; t++) {
         const float common = 2 * random_number(&state);
         for (int j = 0; j < COLUMNS; j++)
             input[j] = random_number(&state) * (j % 31 == 0 ? 4 : 1) + common;
         for (int j = 0; j < COLUMNS; j++)
             for (int k = 0; k < COLUMNS; k++)
-                hessian[j][k] += (double)input[j] * (double)input[k];
+                hessian[j][k] += TIMES * (double)input[j] * (double)input[k];
     }
     for (int j = 0; j < COLUMNS; j++)
         importance[j] = (float)(hessian[j][j] / TOKENS);
@@ -75,7 +91,7 @@ static int quantize(const struct gguf_type *type, int64_t first, int64_t rows, i
                                        .out_size = bytes_of(type, rows),
                                        .runtime = runtime,
                                        .hessian = n > 0 ? &h : NULL,
-                                       .hessian_count = TOKENS,
+                                       .hessian_count = tokens,
                                        .passes = report ? PASSES : 2,
                                        .report = report};
     return qobs_gguf_quantize(&a, error);
@@ -90,7 +106,7 @@ static double row_error(int64_t row, double d[COLUMNS], double product[COLUMNS])
     for (int j = 0; j < COLUMNS; j++) {
         product[j] = 0;
         for (int k = 0; k < COLUMNS; k++)
-            product[j] += d[k] * hessian[k][j] / TOKENS;
+            product[j] += d[k] * mean_of(k, j);
         sum += d[j] * product[j];
     }
     return sum;
@@ -136,7 +152,7 @@ static void check_codes(const struct gguf_type *type, double error)
         row_error(row, d, product);
         for (int j = 0; j < COLUMNS; j++) {
             const int64_t element = row * COLUMNS + j, block = element / type->elements;
-            const double h = hessian[j][j] / TOKENS;
+            const double h = mean_of(j, j);
             gguf_run_scales(type, blocks + (size_t)block * type->bytes, scale, minimum);
             const double s = (double)scale[element % type->elements / type->run];
             const double m = (double)minimum[element % type->elements / type->run];
@@ -179,6 +195,33 @@ static void test_types(void **unused)
         check_scales(type);
     }
     assert_int_equal(count, 14);
+}
+
+/* Fewer tokens change fewer codes; products of columns count as if the caller had shrunk them. */
+static void test_tokens(void **unused)
+{
+    static const int64_t counts[] = {1, COLUMNS / 16, COLUMNS, 64 * COLUMNS, 0};
+    static double saved[COLUMNS][COLUMNS];
+    const struct gguf_type *type = qobs_find_gguf_type("Q4_K");
+    qobs_round_report report = {.struct_size = sizeof report};
+    uint64_t changed = 0;
+    (void)unused;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++, changed = report.changed) {
+        tokens = counts[i];
+        assert_int_equal(quantize(type, 0, ROWS, COLUMNS, NULL, other, &report, NULL), QOBS_OK);
+        assert_true(report.changed > changed);
+    }
+    memcpy(saved, hessian, sizeof saved);
+    for (int j = 0; j < COLUMNS; j++)
+        for (int k = 0; k < COLUMNS; k++)
+            hessian[j][k] *= j == k ? 1 : 1 - 2.0 / 3; /* of a token a column */
+    const int status = quantize(type, 0, ROWS, COLUMNS, NULL, other, NULL, NULL);
+    memcpy(hessian, saved, sizeof saved);
+    assert_int_equal(status, QOBS_OK);
+    tokens = COLUMNS;
+    assert_int_equal(quantize(type, 0, ROWS, COLUMNS, NULL, blocks, NULL, NULL), QOBS_OK);
+    assert_memory_equal(blocks, other, bytes_of(type, ROWS));
+    tokens = TOKENS;
 }
 
 /* Blocks of H, rows in parts, threads, instruction sets. */
@@ -226,7 +269,7 @@ static void test_refused(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_same_bytes),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_tokens),
+                                       cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, fill, NULL);
 }

@@ -49,7 +49,8 @@ def _contiguous(x: Any, name: str) -> View:
     return found
 
 
-def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml", hessian: Any = None) -> Array:
+def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml", hessian: Any = None,
+             tokens: int = 0) -> Array:
     """Blocks of an array of shape (..., columns), float32, bfloat16 or float16, as uint8 of shape
     (..., bytes of a row). type: a name such as "Q4_K". importance: float32, a number from 0 on for each column, such as
     the mean square of its activations; with the search "ggml" types that do not use it ignore it.
@@ -58,6 +59,7 @@ def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml"
     hessian: the mean of x x^T over the inputs x of the array as a matrix, float64 or float32 of shape (blocks, n, n),
     as Calibration.hessian() has it; n: all columns, or blocks of them. Codes are then rounded by descent, so that the
     error of the outputs is small, with the scales of the search.
+    tokens: that many inputs x. The fewer they are, the less the products of two columns count; 0: they count in full.
     Errors: InvalidArgumentError; UnsupportedError for types of grids; NonfiniteError for NaN, infinity and numbers
     whose scale is beyond float16."""
     value, of = _contiguous(array, "array"), _type(type)
@@ -75,9 +77,9 @@ def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml"
     out, result = value.framework.empty((*value.shape[:-1], row), dtype)
     args = c.GgufQuantizeArgs(sizeof(c.GgufQuantizeArgs), of.name.encode(), value.dtype, rows, columns,
                               value.tensor.data, weights.tensor.data if weights else None, out, rows * row, c.runtime,
-                              encoded(search, "search"), products.address if products else None, 0, 0,
-                              None)
-    call(lib.gguf_quantize, byref(args), value="array", dtype="array")
+                              encoded(search, "search"), products.address if products else None,
+                              tokens, 0, None)
+    call(lib.gguf_quantize, byref(args), value="array", dtype="array", hessian_count="tokens")
     return result()
 
 

@@ -55,6 +55,18 @@ def test_hessian(name):
     assert error(np.eye(512)[None]) <= nearest
 
 
+def test_tokens():
+    """H of few tokens counts as if the products of two columns were shrunk."""
+    h = np.full((512, 512), 0.75) + np.diag(np.linspace(0.25, 2, 512))
+
+    def codes(scale, tokens=0):
+        return qobs.gguf.quantize(X, "Q4_K", hessian=(h * np.where(np.eye(512) > 0, 1, scale))[None], tokens=tokens)
+    assert (codes(1, 512) == codes(1 - 2 / 3)).all() and (codes(1, 512 * 64) == codes(1 - 0.25 / 1.25)).all()
+    assert (codes(1, 512) != codes(1)).any()
+    with pytest.raises(qobs.InvalidArgumentError, match="^tokens: is -1"):
+        codes(1, -1)
+
+
 def test_names_and_halves():
     assert {"Q4_K", "Q6_K", "IQ4_XS", "NVFP4", "F16"} <= {of.name for of in qobs.gguf.types()}
     assert "IQ2_XS" not in {of.name for of in qobs.gguf.types()}

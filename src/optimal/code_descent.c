@@ -68,7 +68,8 @@ struct code_run {
 
 /* ---- H ----------------------------------------------------------------------------------------------------------- */
 
-/* Entries [column, column + n) of a row, at most STRIP: of the symmetric part, which alone matters, dampened. */
+/* Entries [column, column + n) of a row, at most STRIP: of the symmetric part, which alone matters, shrunk, dampened.
+ */
 static void load_entries(const struct code_run *r, int64_t row, int64_t column, int64_t n, double *out)
 {
     const struct code_descent *c = r->descent;
@@ -78,8 +79,8 @@ static void load_entries(const struct code_run *r, int64_t row, int64_t column, 
         qobs_hessian_entries(c->hessian, r->index, column + i, row, 1, &other);
         out[i] = out[i] == other ? other : out[i] / 2 + other / 2;
     }
-    if (row >= column && row < column + n)
-        out[row - column] += r->added;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = column + i == row ? out[i] + r->added : out[i] * (1 - c->shrinkage);
 }
 
 /* Shares of entries are added: a mean of huge numbers would be infinite. */

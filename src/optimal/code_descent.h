@@ -25,6 +25,7 @@ struct code_descent {
     bool symmetric;              /* h[j][k] == h[k][j] for all; else their mean counts */
     double tokens;               /* divides H */
     double dampening;            /* that share of the mean of H_jj of a block is added to each H_jj */
+    double shrinkage;            /* H_jk of two columns loses that share */
     int64_t group, groups;       /* columns of a group; groups of a row */
     const float *scale;          /* [rows][groups] */
     const float *zero_point;     /* the same */
