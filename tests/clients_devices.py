@@ -144,9 +144,9 @@ def main():
         cpu = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
     recorded = {"cpu": cpu, "features": features(), "vllm": "0.32.0", "transformers": T.__version__, "schemes": rows}
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(recorded, file, indent=1)
-            file.write("\n")
+        text = json.dumps(recorded, indent=1)
+        with open(options.json, "w", encoding="utf-8") as file:  # an outcome a line
+            file.write(re.sub(r"\{[^{}]*\}|\[[^][]*\]", lambda inner: " ".join(inner[0].split()), text) + "\n")
     return compare(rows)
 
 
