@@ -156,7 +156,6 @@ static void check_refused(void)
 
 static void test_native_rows(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < 12; i++) {
         check_rows(i % 3 == 2 ? 8 : 4, (const double[]){2, 2.4, 3, 2.7}[i % 4], i % 5 * 20 - 40);
         check_rows(3 + i % 4, 2, -3);
@@ -239,7 +238,6 @@ static void test_by_amax(void **unused)
         "num_bits=8 strategy=channel norm=2.7 maxshrink=0.5",
 #endif
     };
-    (void)unused;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         fill_rows(x, !strstr(settings[i], "nonfinite"));
         check_by_amax(settings[i], x, &expected, &got);
@@ -254,7 +252,6 @@ static void test_uncertain_sum(void **unused)
     static uint16_t x[SMALL * COPIES * WIDE];
     static struct by_amax expected, got;
     const char *const settings = "num_bits=4 strategy=group group_size=128 norm=2 maxshrink=0.01 grid=100";
-    (void)unused;
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
         const size_t at = i % 128;
         const float v = at < 4 ? 7.5f : at == 4 ? 3 + 0x1p-4f : 0x1p-14f;

@@ -117,7 +117,6 @@ static void check_native(qobs_dtype dtype, const qobs_format *format, int bits, 
 static void test_native(void **unused)
 {
     static const double exponents[] = {1, 2, 3, 2.4, 2.7};
-    (void)unused;
     const qobs_format *const formats[] = {NULL, NULL, qobs_format_find("fp8_e4m3"), qobs_format_find("fp4")};
     for (size_t format = 0; format < 4; format++)
         for (size_t e = 0; e < 5; e++)

@@ -86,7 +86,6 @@ static size_t crew_size;
 
 static void crew_for(void *context, void (*run)(void *, size_t), void *argument, size_t count)
 {
-    (void)context;
     struct crew crew = {.run = run, .argument = argument, .count = count, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[8];
     for (size_t i = 0; i < crew_size; i++)

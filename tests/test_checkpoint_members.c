@@ -42,7 +42,6 @@ static size_t number;
 
 static int count_calls(void *context, const qobs_progress *progress)
 {
-    (void)progress;
     return context ? *(const int *)context : 0;
 }
 
@@ -191,21 +190,17 @@ static void test_list(const struct member *m, const struct member *count)
 
 static void run_in_order(void *context, void (*task)(void *argument, size_t index), void *argument, size_t count)
 {
-    (void)context;
     for (size_t i = 0; i < count; i++)
         task(argument, i);
 }
 
 static void *take(void *context, size_t size)
 {
-    (void)context;
     return malloc(size ? size : 1);
 }
 
 static void give_back(void *context, void *memory, size_t size)
 {
-    (void)context;
-    (void)size;
     free(memory);
 }
 

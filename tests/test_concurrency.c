@@ -131,7 +131,6 @@ static void *observe_all(void *argument)
 /* Large tensors on executors of their own. */
 static void *observe_large(void *argument)
 {
-    (void)argument;
     size_t threads = 2;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
     const qobs_runtime runtime = {sizeof runtime, NULL, &executor};
@@ -154,7 +153,6 @@ static void *observe_large(void *argument)
 /* Goes through the usable instruction sets over and over. */
 static void *change_isa(void *argument)
 {
-    (void)argument;
     for (size_t n = 0; n < 2000; n++)
         if (qobs_isa_usable(n % qobs_isa_count()))
             qobs_isa_select(qobs_isa_name(n % qobs_isa_count()), NULL);

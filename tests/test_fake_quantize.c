@@ -41,13 +41,11 @@ static int64_t group_5(const struct extents *s, const int64_t *i, const int64_t 
 
 static int64_t group_128(const struct extents *s, const int64_t *i, const int64_t *place)
 {
-    (void)place;
     return i[0] * (s->extent[1] / 128) + i[1] / 128;
 }
 
 static int64_t channel(const struct extents *s, const int64_t *i, const int64_t *place)
 {
-    (void)place;
     int64_t row = 0;
     for (int d = 0; d < s->ndim - 1; d++)
         row = row * s->extent[d] + i[d];
@@ -56,35 +54,27 @@ static int64_t channel(const struct extents *s, const int64_t *i, const int64_t 
 
 static int64_t tensor(const struct extents *s, const int64_t *i, const int64_t *place)
 {
-    (void)s;
-    (void)i;
-    (void)place;
     return 0;
 }
 
 static int64_t block_3_4(const struct extents *s, const int64_t *i, const int64_t *place)
 {
-    (void)place;
     return i[0] / 3 * ((s->extent[1] + 3) / 4) + i[1] / 4;
 }
 
 static int64_t second_index(const struct extents *s, const int64_t *i, const int64_t *place)
 {
-    (void)s;
-    (void)place;
     return i[1];
 }
 
 static int64_t activation_group(const struct extents *s, const int64_t *i, const int64_t *place)
 {
-    (void)place;
     return i[s->ndim - 1] / 5;
 }
 
 /* Rows and columns swapped, then runs of 5. */
 static int64_t swapped_group_5(const struct extents *s, const int64_t *i, const int64_t *place)
 {
-    (void)place;
     return i[1] * ((s->extent[0] + 4) / 5) + i[0] / 5;
 }
 
@@ -240,7 +230,6 @@ static size_t tasks_run;
 
 static void threads_for(void *context, void (*run)(void *, size_t), void *argument, size_t count)
 {
-    (void)context;
     pthread_t threads[64];
     struct task tasks[64];
     assert_true(count <= 64);
@@ -562,8 +551,6 @@ static void *no_memory(void *context, size_t size)
 
 static void give_back(void *context, void *memory, size_t size)
 {
-    (void)context;
-    (void)size;
     free(memory);
 }
 

@@ -55,7 +55,6 @@ static int fill(void **unused)
 {
     static float input[COLUMNS];
     uint64_t state = 1;
-    (void)unused;
     for (int i = 0; i < ELEMENTS; i++)
         value[i] = random_number(&state) * (i % 97 == 0 ? 0.3f : 0.05f);
     for (int t = 0; t < INPUTS; t++) {
@@ -170,7 +169,6 @@ static void check_codes(const struct gguf_type *type, double error)
 
 static void test_types(void **unused)
 {
-    (void)unused;
     size_t count = 0;
     for (const struct gguf_type *type = qobs_gguf_types; type->name; type++) {
         qobs_gguf_type about = {.struct_size = sizeof about};
@@ -205,7 +203,6 @@ static void test_tokens(void **unused)
     const struct gguf_type *type = qobs_find_gguf_type("Q4_K");
     qobs_round_report report = {.struct_size = sizeof report};
     uint64_t changed = 0;
-    (void)unused;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++, changed = report.changed) {
         tokens = counts[i];
         assert_int_equal(quantize(type, 0, ROWS, COLUMNS, NULL, other, &report, NULL), QOBS_OK);
@@ -227,7 +224,6 @@ static void test_tokens(void **unused)
 /* Blocks of H, rows in parts, threads, instruction sets. */
 static void test_same_bytes(void **unused)
 {
-    (void)unused;
     static const char *const names[] = {"Q4_K", "Q8_0", "IQ4_XS"};
     size_t threads = 3;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
@@ -253,7 +249,6 @@ static void test_same_bytes(void **unused)
 
 static void test_refused(void **unused)
 {
-    (void)unused;
     static const char *const without[] = {"F16", "F32", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0"};
     qobs_error error = {0};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {

@@ -131,7 +131,6 @@ static void test_granularities(void **state)
 /* Parts run one after the other, the last one first. */
 static void backwards(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
-    (void)context;
     while (count-- > 0)
         task(argument, count);
 }
@@ -505,7 +504,6 @@ static size_t held, most;
 
 static void *count_allocate(void *context, size_t size)
 {
-    (void)context;
     held += size;
     most = held > most ? held : most;
     return malloc(size);
@@ -513,7 +511,6 @@ static void *count_allocate(void *context, size_t size)
 
 static void count_release(void *context, void *memory, size_t size)
 {
-    (void)context;
     held -= size;
     free(memory);
 }

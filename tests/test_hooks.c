@@ -211,7 +211,6 @@ static void set_mode(int mode)
 static void serial_with_modes(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
     struct environment before;
-    (void)context;
     keep(&before);
     for (size_t i = 0; i < count; i++) {
         set_mode(1 + (int)(i % (MODES - 1)));

@@ -54,7 +54,6 @@ static void begin(void)
 
 static void leave(int number)
 {
-    (void)number;
     _exit(9);
 }
 
@@ -387,7 +386,6 @@ static void jump_with_address(int number, siginfo_t *info, void *context)
 
 static void jump(int number)
 {
-    (void)number;
     siglongjmp(back, 1);
 }
 

@@ -16,7 +16,6 @@ static bool in_task;
 
 static void serial(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
-    (void)context;
     in_task = true;
     for (size_t i = count; i > 0; i--)
         task(argument, i - 1);
@@ -84,7 +83,6 @@ static int create_and_destroy(const qobs_runtime *runtime, qobs_observer *unused
 {
     qobs_config *config = NULL;
     qobs_observer *o = NULL;
-    (void)unused;
     int status = qobs_config_create(&config, "llmc.minmax", runtime, &error);
     if (status == QOBS_OK)
         status = qobs_observer_create(&o, config, runtime, &error);
@@ -109,7 +107,6 @@ static int plan_with_g_idx(const qobs_runtime *runtime, qobs_observer *unused)
     const qobs_tensor value = tensor(QOBS_F32, matrix(), 3, 4), g_idx = tensor(QOBS_I64, columns, 4);
     qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=2", NULL);
     qobs_plan *plan = NULL;
-    (void)unused;
     const int status = qobs_plan_create(&plan, config, &value, &g_idx, runtime, &error);
     qobs_plan_destroy(plan);
     qobs_config_destroy(config);
@@ -121,7 +118,6 @@ static int minmax_on_threads(const qobs_runtime *runtime, qobs_observer *unused)
     const qobs_tensor value = tensor(QOBS_F32, matrix(), ROWS, COLUMNS);
     qobs_config *config = make_config("llmc.minmax", "base_name=input;strategy=group;group_size=32", NULL);
     float min[4], max[4];
-    (void)unused;
     const int status = call_minmax(config, &value, NULL, min, max, NULL, runtime, &error);
     for (int i = 0; status == QOBS_OK && i < 4; i++)
         assert_true(min[i] == -400 && max[i] == 599);
@@ -134,7 +130,6 @@ static int search_with_importance(const qobs_runtime *runtime, qobs_observer *un
     const qobs_tensor value = tensor(QOBS_F32, matrix(), 8, 64);
     qobs_config *config = make_config("llmc.imatrix_mse", "group_size=16;num_bits=4", NULL);
     qobs_observer *o = NULL;
-    (void)unused;
     int status = qobs_observer_create(&o, config, runtime, &error);
     if (status == QOBS_OK)
         status = qobs_observer_observe_importance(o, &value, &error);
@@ -151,7 +146,6 @@ static int search_for_global_scale(const qobs_runtime *runtime, qobs_observer *u
     qobs_config *config = make_config(
         "llmc.mse", "base_name=weight;strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10", NULL);
     float min[32], max[32];
-    (void)unused;
     int status = call_global_search(config, &value, min, max, runtime, &error);
     if (status == QOBS_OK)
         status = call_search(config, &value, NULL, matrix() + 500, NULL, min, max, NULL, NULL, NULL, runtime, &error);
@@ -165,7 +159,6 @@ static int histograms(const qobs_runtime *runtime, qobs_observer *unused)
     const qobs_tensor value = tensor(QOBS_F32, matrix(), ROWS, COLUMNS);
     const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 50};
     qobs_config *config = make_config("llmc.minmax", "base_name=input;strategy=group;group_size=32", NULL);
-    (void)unused;
     int status = call_histogram(config, &value, NULL, &bins, counts, NULL, NULL, NULL, runtime, &error);
     if (status == QOBS_OK)
         status = call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, runtime, &error);
@@ -184,7 +177,6 @@ static int ranges_in_histograms(const qobs_runtime *runtime, qobs_observer *unus
     qobs_config *quark = make_config("quark.PerTensorMSEObserver", "", NULL),
                 *modelopt = make_config("modelopt.HistogramCalibrator", "", NULL),
                 *torch = make_config("torch.HistogramObserver", "", NULL);
-    (void)unused;
     int status = call_range_by_percentile(quark, &histogram, &bin_edges, 99, &min, &max, runtime, &error);
     if (status == QOBS_OK)
         status = call_range_by_mse(modelopt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
@@ -209,7 +201,6 @@ static int fake_quantize_with_g_idx(const qobs_runtime *runtime, qobs_observer *
     const qobs_tensor value = tensor(QOBS_F32, matrix(), ROWS, COLUMNS), g_idx = tensor(QOBS_I32, groups, COLUMNS);
     const qobs_tensor scale = tensor(QOBS_F32, scales, ROWS, 2);
     qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=64", NULL);
-    (void)unused;
     const int status = call_fake_quantize(config, NULL, &value, &g_idx, &scale, NULL, NULL, out, NULL, runtime, &error);
     qobs_config_destroy(config);
     return status;
@@ -220,7 +211,6 @@ static int fake_quantize_in_place(const qobs_runtime *runtime, qobs_observer *un
 {
     static float x[ROWS * COLUMNS], scales[ROWS], one = 3;
     int status = QOBS_OK;
-    (void)unused;
     for (int by_amax = 0; status == QOBS_OK && by_amax < 2; by_amax++) {
         memcpy(x, matrix(), sizeof x);
         for (int i = 0; i < ROWS; i++)
@@ -249,7 +239,6 @@ static int gptq_in_place(const qobs_runtime *runtime, qobs_observer *unused)
 {
     enum { SIDE = 8 };
     static float x[SIDE * SIDE], others[3][SIDE * SIDE], factor[SIDE * SIDE], scales[SIDE * SIDE];
-    (void)unused;
     memcpy(x, matrix(), sizeof x);
     for (int i = 0; i < SIDE * SIDE; i++) {
         factor[i] = i % (SIDE + 1) == 0;
@@ -276,14 +265,12 @@ static int gptq_in_place(const qobs_runtime *runtime, qobs_observer *unused)
 
 static int observe_f32(const qobs_runtime *unused, qobs_observer *o)
 {
-    (void)unused;
     return observe(o, ROWS, COLUMNS, matrix());
 }
 
 static int observe_f64(const qobs_runtime *unused, qobs_observer *o)
 {
     const qobs_tensor value = tensor(QOBS_F64, ((const double[]){-1000, 0.1, 3}), 3);
-    (void)unused;
     return qobs_observer_observe(o, &value, NULL, &error);
 }
 

@@ -298,7 +298,6 @@ static void test_kernels(void **unused)
     static struct sample sample;
     static struct answers first, other;
     static _Alignas(64) unsigned char scratch[QOBS_OPTIMAL_CURVE_SCRATCH(512, 8) + 4096];
-    (void)unused;
     const fp_mode mode = fp_enter();
     for (unsigned number = 0; number < 3 * MOST; number++) {
         state = number;

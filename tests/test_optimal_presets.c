@@ -44,7 +44,6 @@ static void test_refusals(void **unused)
         {"qobs.local_hessian", "passes=101", "passes|'101'|0 to 100"},
         {"qobs.local_hessian", "zero_point_radius=257", "zero_point_radius|'257'|0 to 256"},
     };
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qobs_config *config;
         char text[200];
@@ -67,7 +66,6 @@ static void test_refusals(void **unused)
 static void test_shared_global_scale(void **unused)
 {
     static float before[GROUPS], after[GROUPS];
-    (void)unused;
     qobs_observer *small = make("qobs.mse_optimal", nvfp4), *large = make("qobs.mse_optimal", nvfp4),
                   *told = make("qobs.mse_optimal", nvfp4);
     qobs_observer *both[] = {small, large};
@@ -118,7 +116,6 @@ static void test_propagate(void **unused)
 {
     static float scale[2][GROUPS], weight[ROWS * COLUMNS];
     int8_t zero_point[GROUPS];
-    (void)unused;
     for (int with = 0; with < 2; with++) {
         qobs_observer *o = make("qobs.mse_optimal", "group_size=16;num_bits=4;symmetric=false;nonfinite=propagate");
         memcpy(weight, weight_of(3, 1), sizeof weight);
@@ -140,7 +137,6 @@ static void test_beyond_float(void **unused)
     static const double wide[] = {-1e300, 1, 2, 3};
     static const float weight[] = {-1, 1, 2, 3};
     const qobs_tensor value = tensor(QOBS_F64, wide, 1, 4);
-    (void)unused;
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
         qobs_observer *o = make(presets[i], "strategy=channel;num_bits=4;symmetric=false");
         float scale;

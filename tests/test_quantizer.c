@@ -654,7 +654,6 @@ static size_t allocations, allowed;
 
 static void *allocate(void *context, size_t size)
 {
-    (void)context;
     return ++allocations > allowed ? NULL : malloc(size);
 }
 

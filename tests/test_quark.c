@@ -257,7 +257,6 @@ static void *allocate(void *context, size_t size)
 
 static void release(void *context, void *memory, size_t size)
 {
-    (void)size;
     if (memory)
         ((struct allowance *)context)->rank--;
     free(memory);

@@ -203,7 +203,6 @@ static void check_against_double(const struct target *t, const struct group *g, 
 
 static void test_errors(void **unused)
 {
-    (void)unused;
     _Alignas(64) static float expected[CANDIDATES], got[CANDIDATES];
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
         for (int i = 0; i < groups; i++) {
@@ -303,7 +302,6 @@ static struct group group_of(const struct batch *b, size_t lane)
 
 static void test_batches(void **unused)
 {
-    (void)unused;
     _Alignas(64) static float expected[CANDIDATES * LANES], got[CANDIDATES * LANES];
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
         for (int i = 0; i < groups / LANES; i++) {
@@ -355,7 +353,6 @@ static void test_batches(void **unused)
 
 static void test_improved(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < 3000; i++) {
         const size_t n = draw() % 150;
         float *const sum = place(0, (n + 1) * LANES);
@@ -393,7 +390,6 @@ static void test_improved(void **unused)
 
 static void test_load(void **unused)
 {
-    (void)unused;
     static const qobs_dtype dtypes[] = {[QOBS_KERNEL_F32] = QOBS_F32,
                                         [QOBS_KERNEL_BF16] = QOBS_BF16,
                                         [QOBS_KERNEL_F16] = QOBS_F16,
@@ -515,7 +511,6 @@ static void check_candidates(const struct formula *formula, const qobs_plan *pla
 
 static void test_candidates(void **unused)
 {
-    (void)unused;
     static const char *const settings[] = {
         "num_bits=4",
         "num_bits=2",
@@ -609,7 +604,6 @@ static void search_ranges_only(const qobs_config *config, const float *x, struct
 /* Few large qparams, searched in parts, and many small ones; with a stop before the last step. */
 static void test_threads(void **unused)
 {
-    (void)unused;
     static const char *const settings[] = {
         "num_bits=4 strategy=tensor norm=2",
         "num_bits=8 symmetric=false strategy=tensor norm=3 patience=1",
@@ -645,7 +639,6 @@ static void test_threads(void **unused)
 #ifndef QOBS_SLEEF
 static void test_without_sleef(void **unused)
 {
-    (void)unused;
     struct search_norm norm;
     qobs_error error;
     assert_int_equal(qobs_search_norm(&norm, 2.7, &error), QOBS_ERROR_UNSUPPORTED);
@@ -655,7 +648,6 @@ static void test_without_sleef(void **unused)
 /* The constants are what SLEEF gives. */
 static void test_known_norms(void **unused)
 {
-    (void)unused;
     struct search_norm known, computed;
     assert_int_equal(qobs_search_norm(&known, 2.4, NULL), QOBS_OK);
     qobs_compute_search_norm(&computed, 2.4);
@@ -676,7 +668,6 @@ static void test_known_norms(void **unused)
 /* Comes last. */
 static void test_every_slot(void **unused)
 {
-    (void)unused;
     unsigned functions;
     for (size_t k = 0; qobs_kernel_tables[k]; k++)
         assert_true(!qobs_kernel_tables[k]->usable() ||

@@ -603,7 +603,6 @@ static void *allocate(void *context, size_t size)
 static void release(void *context, void *memory, size_t size)
 {
     struct counter *c = context;
-    (void)size;
     c->live -= memory != NULL;
     free(memory);
 }

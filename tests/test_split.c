@@ -7,7 +7,6 @@
 
 static void in_turn(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
-    (void)context;
     for (size_t i = count; i-- > 0;)
         task(argument, i);
 }

@@ -76,7 +76,6 @@ static void release_nothing(void *context, void *memory, size_t size) { (void)co
 
 static void serial(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
-    (void)context;
     for (size_t i = count; i > 0; i--)
         task(argument, i - 1);
 }
