@@ -155,10 +155,56 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     vst1q_u8(to, vuzp1q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high)));
 }
 
+/* Stores of nearest integers; largest: the largest magnitude so far, as bits. */
+#define CODE_NEAREST
+struct nearest_limits {
+    int8x16_t min, max;
+    uint32x4_t largest;
+};
+
+DEEP_INLINE struct nearest_limits nearest_limits_of(int min, int max)
+{
+    return (struct nearest_limits){vdupq_n_s8((int8_t)min), vdupq_n_s8((int8_t)max), vdupq_n_u32(0)};
+}
+
+/* NaN, and numbers from 2^31 on. */
+DEEP_INLINE bool nearest_too_large(const struct nearest_limits *limits)
+{
+    return vmaxvq_u32(limits->largest) >= 0x4f000000;
+}
+
+/* The integers nearest to 16 floats as bytes; conversions limit. */
+DEEP_INLINE int16x8_t nearest_words(f32v low, f32v high)
+{
+    return vqmovn_high_s32(vqmovn_s32(vcvtnq_s32_f32(low)), vcvtnq_s32_f32(high));
+}
+DEEP_INLINE int8x16_t nearest_bytes(f32x16 a, struct nearest_limits *limits)
+{
+    const int16x8_t low = nearest_words(a.part[0], a.part[1]), high = nearest_words(a.part[2], a.part[3]);
+    const int8x16_t bytes = vqmovn_high_s16(vqmovn_s16(low), high);
+    if (!limits)
+        return bytes;
+    for (int i = 0; i < 4; i++)
+        limits->largest = vmaxq_u32(limits->largest, vreinterpretq_u32_f32(vabsq_f32(a.part[i])));
+    return vminq_s8(vmaxq_s8(bytes, limits->min), limits->max);
+}
+
+/* The integers nearest to 64 floats as bytes; a[0]: elements 0, 2, 4, ..., a[1]: 1, 3, 5, ..., a[2] and a[3]: the same
+ * of elements from 32 on. Bytes are limited to int8, and to the limits unless they are NULL. */
+DEEP_INLINE void nearest_store(unsigned char *to, const f32x16 a[4], struct nearest_limits *limits)
+{
+    for (int k = 0; k < 4; k += 2) {
+        const int8x16x2_t pairs = {{nearest_bytes(a[k], limits), nearest_bytes(a[k + 1], limits)}};
+        vst2q_s8((int8_t *)to + 16 * k, pairs);
+    }
+}
+
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS
-#define BF16_CODE_PATHS(PATH) PATH(thresholds, 1 << QOBS_CODE_E2M1, ZERO_POINT)
+#define BF16_CODE_PATHS(PATH)                                                                                          \
+    PATH(thresholds, 1 << QOBS_CODE_E2M1, ZERO_POINT)                                                                  \
+    PATH(nearest, 1 << QOBS_CODE_INTEGER, WITH_SUM | IN_FLOAT)
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b)
 {
