@@ -91,8 +91,7 @@ static int calibrate_all(struct weight_histograms *w, qobs_error *error)
     w->doubles = 2 * w->bins + 1 + qobs_range_workspace(w->bins) + (w->bins + 2) / 2;
     const size_t parts = (size_t)split.parts * w->doubles * sizeof(double), size = parts + 2 * qparams * element;
     w->workspace = qobs_allocate(&w->runtime, size);
-    if (!w->workspace)
-        return qobs_no_memory(error, "value: no memory for %zu bytes of histograms", size);
+    RETURN_IF_FAILED(qobs_require_memory(w->workspace, "value", size, error));
     unsigned char *smallest = (unsigned char *)w->workspace + parts;
     w->largest = smallest + qparams * element;
     int status = qobs_reduce_absmax(&w->runtime, qobs_kernels_active(), &w->plan, w->args->value->data,
@@ -135,10 +134,9 @@ int qobs_calibrate_weights(const qobs_calibrate_args *args, qobs_error *error)
     int status = array_check("amax", a.amax, a.amax_size, (size_t)w.plan.qparams * sizeof *a.amax, error);
     if (status == QOBS_OK && w.plan.value.elements == 0)
         status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     if (status == QOBS_OK)
         status = calibrate_all(&w, error);
-    fp_leave(mode);
     qobs_plan_unmake(&w.plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_finish(status, error);
 }

@@ -157,8 +157,7 @@ static int descend(struct code_descent *c, const qobs_round_args *a, struct code
     float number[256];
     const size_t count = (size_t)(c->rows.count * c->groups), size = 2 * count * sizeof(float);
     float *const qparams = qobs_allocate(c->runtime, size);
-    if (!qparams)
-        return qobs_no_memory(error, "scale: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(qparams, "scale", size, error));
     read_qparams(c, a, qparams, qparams + count);
     c->scale = qparams;
     c->zero_point = qparams + count;
@@ -233,12 +232,10 @@ int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
     RETURN_IF_FAILED(qobs_require_scheme(a.config, error));
     RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &rule, error));
     RETURN_IF_FAILED(qobs_plan_make(&plan, &rule.granularity, a.value, NULL, &runtime, error));
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const int status = plan.value.elements > 0 ? round_codes(&a, &rule, &runtime, &plan, &result, error) : QOBS_OK;
-    fp_leave(mode);
     qobs_plan_unmake(&plan);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(status);
     qobs_put_round_report(a.report, &result);
     return qobs_succeed(error);
 }
@@ -335,10 +332,9 @@ int qobs_observer_set_hessian(qobs_observer *o, const qobs_tensor *hessian, qobs
     RETURN_IF_FAILED(check_observer(o, error));
     RETURN_IF_FAILED(open_blocks(&view, hessian, error));
     RETURN_IF_FAILED(gram_of(o, &view, &gram, error));
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     int status = check_blocks(&view, &gram, &symmetric, error);
     if (status == QOBS_OK)
         status = replace(o, &view, &gram, error);
-    fp_leave(mode);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_finish(status, error);
 }

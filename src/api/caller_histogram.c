@@ -119,8 +119,7 @@ static int open_call(struct finder_call *c, const qobs_range_args *args, const q
     const size_t bins = (size_t)counts.elements, doubles = bins + qobs_range_workspace(bins);
     c->size = doubles * sizeof(double) + (bins + 1) * sizeof(float);
     double *numbers = c->memory = qobs_allocate(&c->runtime, c->size);
-    if (!numbers)
-        return qobs_no_memory(error, "histogram: no memory for %zu bytes", c->size);
+    RETURN_IF_FAILED(qobs_require_memory(numbers, "histogram", c->size, error));
     c->workspace = numbers + bins;
     float *copy = (float *)(void *)(numbers + doubles);
     for (size_t i = 0; i < bins; i++)
@@ -156,13 +155,11 @@ static int find_range(const struct finder *finder, const qobs_range_args *args, 
     qobs_range found;
     memset(&found, 0, sizeof found);
     RETURN_IF_FAILED(open_call(&c, args, range, error));
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const int status = finder->find(&c, &found, error);
     find_bins(&c, &found);
-    fp_leave(mode);
     qobs_release(&c.runtime, c.memory, c.size);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(status);
     out_copy(range, &found, sizeof found);
     return qobs_succeed(error);
 }

@@ -62,8 +62,7 @@ static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_e
     int status = QOBS_OK;
     RETURN_IF_FAILED(check_sizes(a, n, error));
     struct extrema *extrema = qobs_allocate(batch->runtime, size);
-    if (!extrema)
-        return qobs_no_memory(error, "histogram: no memory for %zu bytes of ranges", size);
+    RETURN_IF_FAILED(qobs_require_memory(extrema, "histogram", size, error));
     struct binning *binning = (struct binning *)(void *)(extrema + n);
     if (bins->min == bins->max)
         status = bin_by_own_range(batch, bins, binning, extrema, error);
@@ -107,8 +106,6 @@ static int compute(const qobs_histogram_args *args, qobs_error *error)
 int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(histograms, error);
-    const fp_mode mode = fp_enter(); /* limits may be subnormal */
-    const int status = compute(args, error);
-    fp_leave(mode);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    FP_SCOPE; /* limits may be subnormal */
+    return qobs_finish(compute(args, error), error);
 }

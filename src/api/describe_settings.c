@@ -182,8 +182,7 @@ static int make(qobs_config **result, const struct qobs_config *settings, const 
     struct runtime runtime;
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     qobs_config *config = qobs_allocate(&runtime, sizeof *config);
-    if (!config)
-        return qobs_no_memory(error, "config: no memory for %zu bytes", sizeof *config);
+    RETURN_IF_FAILED(qobs_require_memory(config, "config", sizeof *config, error));
     *config = *settings;
     config->runtime = runtime;
     *result = config;
@@ -214,8 +213,6 @@ void qobs_config_destroy(qobs_config *config)
 int qobs_config_check(const qobs_config *config, qobs_error *error)
 {
     RETURN_IF_FAILED(qobs_require(config, "config", error));
-    const fp_mode mode = fp_enter();
-    const int status = qobs_settings_check(config, error);
-    fp_leave(mode);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    FP_SCOPE;
+    return qobs_finish(qobs_settings_check(config, error), error);
 }

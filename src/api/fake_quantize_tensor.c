@@ -148,7 +148,7 @@ static int write_out(const struct call *c, void *out, const int64_t *strides, qo
 static int close_call(struct call *c, int status, qobs_error *error)
 {
     qobs_plan_unmake(&c->plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_finish(status, error);
 }
 
 /* ---- Codes ------------------------------------------------------------------------------------------------------- */
@@ -303,15 +303,13 @@ static int fake_quantize_by_amax(struct call *c, const qobs_fake_quantize_args *
     RETURN_IF_FAILED(qobs_require_kernel_dtype(amax.dtype, "amax", error));
     const size_t size = (size_t)c->plan.qparams * sizeof(float);
     float *factors = qobs_allocate(&c->runtime, size);
-    if (!factors)
-        return qobs_no_memory(error, "amax: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(factors, "amax", size, error));
     c->f.scale = factors;
     c->f.scale_dtype = QOBS_F32;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     int status = qobs_amax_factors(numbers, amax.data, amax.dtype, c->plan.qparams, factors, error);
     if (status == QOBS_OK && !numbers->e4m3 && numbers->quant_min == 0)
         status = check_signs(c, error);
-    fp_leave(mode);
     if (status == QOBS_OK)
         status = write_out(c, a->out, a->out_strides, error);
     qobs_release(&c->runtime, factors, size);

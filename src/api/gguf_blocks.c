@@ -268,11 +268,9 @@ static int descend(const qobs_gguf_quantize_args *a, const struct runtime *runti
     b.blocks = a->out;
     b.common.runtime = runtime;
     b.common.kernels = qobs_kernels_active();
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const int status = qobs_descend_blocks(&b, &result, error);
-    fp_leave(mode);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(status);
     qobs_put_round_report(a->report, &result);
     return qobs_succeed(error);
 }

@@ -114,8 +114,7 @@ static int update_rows(struct gptq_rows *g, qobs_error *error)
     const struct split split = qobs_split(g->runtime, &rule, tiles, g->rows * g->columns, 0);
     const size_t size = (size_t)(split.parts * ARRAYS * g->columns * ROWS) * sizeof(float);
     g->memory = qobs_allocate(g->runtime, size);
-    if (!g->memory)
-        return qobs_no_memory(error, "value: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(g->memory, "value", size, error));
     qobs_split_run(g->runtime, &split, run_tiles, g);
     qobs_release(g->runtime, g->memory, size);
     return QOBS_OK;
@@ -210,8 +209,6 @@ int qobs_gptq_block(const qobs_gptq_block_args *args, qobs_error *error)
     RETURN_IF_FAILED(check_values(&g, error));
     if (scale.elements == 0)
         return qobs_succeed(error);
-    const fp_mode mode = fp_enter();
-    const int status = update_rows(&g, error);
-    fp_leave(mode);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    FP_SCOPE;
+    return qobs_finish(update_rows(&g, error), error);
 }

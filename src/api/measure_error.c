@@ -97,9 +97,8 @@ int qobs_measure_error(const qobs_tensor *value, const qobs_tensor *other, doubl
                      .size = qobs_dtype_size(v.dtype)};
     find_runs(&w);
     if (v.elements > 0) {
-        const fp_mode mode = fp_enter();
+        FP_SCOPE;
         add(&w, 0, v.data, o.data, sum);
-        fp_leave(mode);
     }
     *squared_error = sum[0];
     *energy = sum[1];

@@ -28,10 +28,8 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
         return qobs_invalid(error, "observer: %s does not weigh columns%s", o->config.preset->name,
                             could ? " without hessian_block_size" : "");
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, activations, "activations", error));
-    const fp_mode mode = fp_enter();
-    const int status = qobs_observe_activations(o, &view, error);
-    fp_leave(mode);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    FP_SCOPE;
+    return qobs_finish(qobs_observe_activations(o, &view, error), error);
 }
 
 int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs_error *error)
@@ -136,13 +134,11 @@ int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *val
     RETURN_IF_FAILED(read_range_buffers(&out, given, error));
     RETURN_IF_FAILED(qobs_plan_new(&plan, &qobs_whole_tensor, value, NULL, &o->runtime, error));
     int status = check_global(o, plan, out.size, error);
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     if (status == QOBS_OK)
         status = observe_global(o, plan, error);
-    fp_leave(mode);
     qobs_plan_destroy(plan);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(status);
     memcpy(out.min, o->global_range.min, out.size);
     memcpy(out.max, o->global_range.max, out.size);
     return qobs_succeed(error);

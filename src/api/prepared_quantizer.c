@@ -183,8 +183,7 @@ int qobs_quantizer_create(qobs_quantizer **result, const qobs_quantizer_args *ar
     RETURN_IF_FAILED(qobs_require(result, "quantizer", error));
     RETURN_IF_FAILED(read_args(&a, args, &runtime, error));
     qobs_quantizer *quantizer = qobs_allocate(&runtime, sizeof *quantizer);
-    if (!quantizer)
-        return qobs_no_memory(error, "quantizer: no memory for %zu bytes", sizeof *quantizer);
+    RETURN_IF_FAILED(qobs_require_memory(quantizer, "quantizer", sizeof *quantizer, error));
     const int status = qobs_row_quantizer_open(&quantizer->rows, &a, &runtime, error);
     if (status != QOBS_OK) {
         qobs_release(&runtime, quantizer, sizeof *quantizer);

@@ -77,8 +77,7 @@ static int set_weights(struct search_call *c, int64_t columns, qobs_error *error
             qobs_word_text(qobs_base_names, config->base_name), qobs_word_text(qobs_strategies, strategy));
     c->weights_size = (size_t)columns * sizeof *c->weights;
     c->weights = qobs_allocate(&c->runtime, c->weights_size);
-    if (!c->weights)
-        return qobs_no_memory(error, "importance: no memory for %zu bytes", c->weights_size);
+    RETURN_IF_FAILED(qobs_require_memory(c->weights, "importance", c->weights_size, error));
     memcpy(c->weights, c->args.importance, c->weights_size);
     const enum importance_fault fault = qobs_importance_normalise(c->weights, columns);
     if (fault == IMPORTANCE_USABLE)
@@ -172,13 +171,12 @@ static int run(const qobs_search_args *args, int (*search)(struct search_call *c
     RETURN_IF_LEFT_OUT(searches, error);
     struct search_call c = {0};
     RETURN_IF_FAILED(open_search(&c, args, error));
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const int status = search(&c, error);
-    fp_leave(mode);
     qobs_search_record_release(&c.runtime, &c.record);
     qobs_release(&c.runtime, c.weights, c.weights_size);
     qobs_plan_destroy(c.plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_finish(status, error);
 }
 
 int qobs_search(const qobs_search_args *args, qobs_error *error) { return run(args, search, error); }

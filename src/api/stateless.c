@@ -64,10 +64,9 @@ static int measure(const qobs_plan *plan, const qobs_minmax_args *a, const struc
     RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
     if (plan->value.elements == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const int status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, a->value->data, treatment, a->min,
                                           a->max, &nonfinite, error);
-    fp_leave(mode);
     if (status != QOBS_OK || !a->counts)
         return status;
     if (a->config)
@@ -96,7 +95,7 @@ static int minmax(const qobs_minmax_args *args, bool global, qobs_error *error)
     RETURN_IF_FAILED((global ? make_global_plan : make_plan)(&plan, &a, &runtime, error));
     const int status = measure(&plan, &a, &runtime, error);
     qobs_plan_unmake(&plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_finish(status, error);
 }
 
 int qobs_minmax(const qobs_minmax_args *args, qobs_error *error) { return minmax(args, false, error); }
@@ -175,10 +174,8 @@ int qobs_qparams_from_ranges(const qobs_qparams_from_ranges_args *args, qobs_err
                                       .native_global_scale =
                                           a.global_scale && a.global_scale_dtype == a.dtype && a.dtype != QOBS_F32};
     RETURN_IF_FAILED(check_calculation(&a, &formula, &ranges, error));
-    const fp_mode mode = fp_enter();
-    const int status = qobs_formula_qparams(&formula, &ranges, a.scale, a.zero_point, error);
-    fp_leave(mode);
-    return status;
+    FP_SCOPE;
+    return qobs_formula_qparams(&formula, &ranges, a.scale, a.zero_point, error);
 }
 
 int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
@@ -193,10 +190,9 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
         return qobs_invalid(error, "%s: is %g, must be finite", isfinite(min) ? "max" : "min",
                             isfinite(min) ? max : min);
     const struct range_view range = {.dtype = QOBS_F64, .n = 1, .min = &min, .max = &max};
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const double amax = qobs_amax_of_ranges(&range);
     const float g = formula.ops->global_scale(&formula.params, dtype, amax);
-    fp_leave(mode);
     if (g == 0)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT,
                          "global_scale: is 0 in F32 for the magnitude %g; dequantization divides by it", amax);

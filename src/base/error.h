@@ -36,11 +36,23 @@ static inline int qobs_require(const void *argument, const char *name, qobs_erro
     return argument ? QOBS_OK : qobs_invalid(error, "%s: is NULL", name);
 }
 
+/* Fails if memory of that size was not there. */
+static inline int qobs_require_memory(const void *memory, const char *name, size_t size, qobs_error *error)
+{
+    return memory ? QOBS_OK : qobs_no_memory(error, "%s: no memory for %zu bytes", name, size);
+}
+
 /* Fails if a global scale, NULL for none, is not finite or not above 0: scales are multiplied or divided by it. */
 int qobs_check_global_scale(const float *global_scale, qobs_error *error);
 
 /* Clears the message and returns QOBS_OK. */
 int qobs_succeed(qobs_error *error);
+
+/* The status of a public function: the message of an earlier failure goes, that of this one stays. */
+static inline int qobs_finish(int status, qobs_error *error)
+{
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
 
 /* A value that settings and messages call by a word. The last of several has no text. */
 struct word {

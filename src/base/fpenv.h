@@ -76,6 +76,10 @@ static inline fp_mode fp_enter(void)
 static inline void fp_leave(fp_mode before) { fesetenv(&before); }
 #endif
 
+/* The mode from here to the end of the block, whichever way that is left. */
+static inline void fp_leave_scope(const fp_mode *before) { fp_leave(*before); }
+#define FP_SCOPE const fp_mode fp_before __attribute__((cleanup(fp_leave_scope), unused)) = fp_enter()
+
 /* The same for strtod and printf, which obey fegetround. */
 struct fp_text_mode {
     fp_mode mode;

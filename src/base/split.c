@@ -44,9 +44,8 @@ static void run_part(void *argument, size_t index)
 {
     const struct split_call *c = argument;
     const int64_t part = (int64_t)index;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     c->task(c->argument, part, qobs_split_begin(c->split, part), qobs_split_begin(c->split, part + 1));
-    fp_leave(mode);
 }
 
 void qobs_split_run(const struct runtime *runtime, const struct split *split, split_task *task, void *argument)

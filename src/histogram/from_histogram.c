@@ -112,12 +112,11 @@ int qobs_find_range(const struct range_request *request, qobs_error *error)
     const size_t doubles = qobs_range_workspace(bins),
                  size = doubles * sizeof(double) + 2 * ranges_size + (bins + 1) * sizeof(float);
     r.workspace = qobs_allocate(r.runtime, size);
-    if (!r.workspace)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", size);
+    RETURN_IF_FAILED(qobs_require_memory(r.workspace, "observer", size, error));
     float *const found = (float *)(void *)(r.workspace + doubles);
     r.edges = found + 2 * n;
     struct range_view ranges = {.dtype = QOBS_F32, .n = n, .rank = r.rank, .min = found, .max = found + n};
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     int status = QOBS_OK;
     if (r.data_min && r.data_max) { /* some rules read the range of the elements there */
         memcpy(found, r.data_min, ranges_size);
@@ -133,11 +132,10 @@ int qobs_find_range(const struct range_request *request, qobs_error *error)
         ranges.rank = RANK_TENSOR;
     if (status == QOBS_OK && (r.scale || r.zero_point))
         status = qobs_formula_qparams(r.formula, &ranges, r.scale, r.zero_point, error);
-    fp_leave(mode);
     if (status == QOBS_OK && r.min)
         memcpy(r.min, ranges.min, ranges_size);
     if (status == QOBS_OK && r.max)
         memcpy(r.max, ranges.max, ranges_size);
     qobs_release(r.runtime, r.workspace, size);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_finish(status, error);
 }

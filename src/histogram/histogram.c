@@ -74,8 +74,7 @@ static int begin(struct batch_histogram *b, const struct histogram_rule *rule, c
     *b = (struct batch_histogram){.rule = rule, .runtime = runtime, .qparams = qparams};
     b->size = qparams * (sizeof *b->extrema + sizeof *b->binning + sizeof *b->next);
     b->extrema = qobs_allocate(runtime, b->size);
-    if (!b->extrema)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", b->size);
+    RETURN_IF_FAILED(qobs_require_memory(b->extrema, "observer", b->size, error));
     b->binning = (struct binning *)(void *)(b->extrema + qparams);
     b->next = (struct bin_range *)(void *)(b->binning + qparams);
     return QOBS_OK;

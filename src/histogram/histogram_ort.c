@@ -92,8 +92,7 @@ static int count(const struct histogram_params *params, const struct batch *batc
                              .magnitude = params->magnitude,
                              .uniform = uniform,
                              .counts = qobs_allocate(batch->runtime, size)};
-    if (!c.counts)
-        return qobs_no_memory(error, "histogram: no memory for %zu bytes of counters", size);
+    RETURN_IF_FAILED(qobs_require_memory(c.counts, "histogram", size, error));
     memset(c.counts, 0, size);
     qobs_split_run(batch->runtime, &split, count_part, &c);
     for (size_t i = 0; i < counts; i++)

@@ -32,8 +32,7 @@ static int measure(const struct reduction *r, const struct batch *b, struct hist
         return r->ops->reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, min, max, nonfinite, error);
     const size_t n = (size_t)plan->qparams, half = (n * qobs_dtype_size(plan->dtype) + 63) / 64 * 64;
     unsigned char *native = qobs_allocate(b->runtime, 2 * half);
-    if (!native)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * half);
+    RETURN_IF_FAILED(qobs_require_memory(native, "observer", 2 * half, error));
     const int status =
         r->ops->reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, native, native + half, nonfinite, error);
     if (status == QOBS_OK) {
@@ -114,7 +113,7 @@ static void mean_of_block(void *argument, size_t index)
     float x[BLOCK_QPARAMS][BLOCK_ELEMENTS];
     double lane[BLOCK_QPARAMS][LANES] = {{0}};
     int64_t counted[BLOCK_QPARAMS] = {0};
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     qobs_block_at(&m->blocks, index, &block);
     for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
         const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
@@ -128,7 +127,6 @@ static void mean_of_block(void *argument, size_t index)
             sum += lane[q][i];
         put(m, block.qparam + (size_t)q * block.next, counted[q] > 0 ? sum / (double)counted[q] : 0);
     }
-    fp_leave(mode);
 }
 
 /* The ranges are (mean, mean), or (-mean, mean) of magnitudes. */

@@ -139,8 +139,7 @@ static int by_divergence(const struct batch *batch, size_t numbers, float *thres
     struct cumulative c = {.h.bins = (size_t)bins};
     const size_t doubles = 2 * c.h.bins + 1 + numbers, size = doubles * sizeof(double) + c.h.bins * sizeof *c.share;
     c.h.mass = qobs_allocate(batch->runtime, size);
-    if (!c.h.mass)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(c.h.mass, "observer", size, error));
     c.h.edges = c.h.mass + c.h.bins;
     c.few = c.h.edges + c.h.bins + 1;
     c.share = (float *)(void *)(c.few + numbers);

@@ -124,8 +124,7 @@ int qobs_mode_reserve(const struct runtime *runtime, struct mode_count *mode_cou
         return QOBS_OK;
     const size_t workspace = 2 * mode_count->candidates + more, size = size_of(n, workspace);
     uint64_t *count = qobs_allocate_state(runtime, size);
-    if (!count)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes of scales", size);
+    RETURN_IF_FAILED(qobs_require_memory(count, "observer", size, error));
     struct mode_count wider = {.n = n,
                                .candidates = mode_count->candidates,
                                .workspace = workspace,

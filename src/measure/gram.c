@@ -222,8 +222,7 @@ static int run(const struct runtime *runtime, struct gram_addition *a, qobs_erro
     const struct split split = qobs_split(runtime, &rule, units, work < 1e18 ? (int64_t)work : INT64_MAX / 2, 0);
     const size_t size = (size_t)split.parts * WORKSPACE * sizeof(float) + 64;
     unsigned char *memory = qobs_allocate(runtime, size);
-    if (!memory)
-        return qobs_no_memory(error, "hessian: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(memory, "hessian", size, error));
     a->workspace = (float *)(void *)(memory + (64 - (uintptr_t)memory % 64) % 64);
     qobs_split_run(runtime, &split, add_units, a);
     make_symmetric(g);

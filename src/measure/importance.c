@@ -37,8 +37,7 @@ int qobs_importance_reserve(const struct runtime *runtime, struct importance *im
         return QOBS_OK;
     const size_t count = (size_t)columns * (peaks ? 2 : 1), size = count * sizeof *importance->sum;
     double *sum = qobs_allocate_state(runtime, size);
-    if (!sum)
-        return qobs_no_memory(error, "importance: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(sum, "importance", size, error));
     for (size_t j = 0; j < count; j++)
         sum[j] = 0;
     *importance = (struct importance){.columns = columns, .sum = sum, .peak = peaks ? sum + columns : NULL};

@@ -168,8 +168,7 @@ static int reduce_ordered(const struct reduce_arguments *job, qobs_error *error)
     const size_t index = (size_t)d.rows.columns * sizeof *d.group,
                  size = index + (size_t)split.parts * (d.scratch + d.copied);
     d.group = qobs_allocate(job->runtime, size);
-    if (!d.group)
-        return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(d.group, "g_idx", size, error));
     d.workspace = (unsigned char *)d.group + index;
     qobs_g_idx_groups(job->plan, d.group);
     qobs_split_run(job->runtime, &split, reduce_rows, &d);

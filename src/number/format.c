@@ -244,7 +244,7 @@ __attribute__((noinline)) void qobs_round_floats(const qobs_format *f, size_t n,
                                                  bool saturate)
 {
     const struct rule r = make_rule(f, saturate);
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     if (fits_float(f)) {
         NO_DEPENDENCE
         for (size_t i = 0; i < n; i++)
@@ -254,14 +254,13 @@ __attribute__((noinline)) void qobs_round_floats(const qobs_format *f, size_t n,
         for (size_t i = 0; i < n; i++)
             out[i] = round_double(&r, x[i]);
     }
-    fp_leave(mode);
 }
 
 __attribute__((noinline)) void qobs_encode_floats(const qobs_format *f, size_t n, const float *x, void *out,
                                                   bool saturate)
 {
     const struct rule r = make_rule(f, saturate);
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     uint8_t *bytes = out;
     uint16_t *halves = out;
     uint32_t *words = out;
@@ -280,7 +279,6 @@ __attribute__((noinline)) void qobs_encode_floats(const qobs_format *f, size_t n
     else
         for (size_t i = 0; i < n; i++)
             bytes[i] = (uint8_t)encode_float(&r, x[i]);
-    fp_leave(mode);
 }
 
 float qobs_format_round(const qobs_format *f, float x, bool saturate)

@@ -57,7 +57,7 @@ static void commit(struct merge *m)
 {
     const struct state_range *ops = m->o->stages.range.ops->state;
     const bool moves = m->model && !m->own, keeps = m->o->stages.range.ops->optimal != NULL;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     qobs_parts_adopt(m->o, &m->next, moves);
     if (moves && keeps) { /* optimal scales go with the global scale under which they were searched */
         m->o->fused = m->model->fused;
@@ -68,7 +68,6 @@ static void commit(struct merge *m)
     const struct search_state state = qobs_search_state(m->o);
     if (ops && ops->after_merge)
         ops->after_merge(&state);
-    fp_leave(mode);
 }
 
 int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, size_t count, qobs_error *error)
@@ -92,7 +91,7 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
     if (status == QOBS_OK)
         commit(&m);
     qobs_parts_release(&m.next);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_finish(status, error);
 }
 
 /* ---- One global scale for several observers ---------------------------------------------------------------------- */
@@ -131,9 +130,8 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
 int qobs_observer_set_global_amax(qobs_observer *o, double amax, qobs_error *error)
 {
     RETURN_IF_FAILED(check_global_scale(o, "observer", error));
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const bool magnitude = amax >= 0 && amax <= FLT_MAX; /* the global scale of a larger one would be 0 in F32 */
-    fp_leave(mode);
     if (!magnitude)
         return qobs_invalid(error, "amax: is %g, allowed are numbers from 0 to %g", amax, (double)FLT_MAX);
     o->fused = true;

@@ -196,11 +196,10 @@ static int observe(qobs_observer *o, const qobs_plan *plan, const struct observe
     qobs_parts_clear(&next);
     c.first = starts_state(o, &c.layout);
     c.state = c.first ? &next.state : &o->state;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const int status = prepare(o, b, &c, error);
     if (status == QOBS_OK)
         commit(o, b, &c);
-    fp_leave(mode);
     qobs_parts_release(&next);
     qobs_search_workspace_release(&o->runtime, &c.workspace);
     return status;

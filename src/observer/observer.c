@@ -40,8 +40,7 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
     RETURN_IF_FAILED(qobs_config_check(config, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     qobs_observer *o = qobs_allocate(&runtime, sizeof *o);
-    if (!o)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes", sizeof *o);
+    RETURN_IF_FAILED(qobs_require_memory(o, "observer", sizeof *o, error));
     qobs_observer_init(o, config, &runtime);
     *result = o;
     return qobs_succeed(error);
@@ -231,8 +230,7 @@ int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, q
 {
     const size_t half = (n * qobs_dtype_size(dtype) + 63) / 64 * 64;
     ranges->min = qobs_allocate_state(runtime, 2 * half);
-    if (!ranges->min)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * half);
+    RETURN_IF_FAILED(qobs_require_memory(ranges->min, "observer", 2 * half, error));
     ranges->max = ranges->min + half;
     ranges->size = 2 * half;
     return QOBS_OK;
@@ -247,8 +245,7 @@ void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges)
 int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *sums, size_t count, qobs_error *error)
 {
     double *sum = qobs_allocate_state(runtime, count * sizeof *sum);
-    if (!sum)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes of errors", count * sizeof *sum);
+    RETURN_IF_FAILED(qobs_require_memory(sum, "observer", count * sizeof *sum, error));
     memset(sum, 0, count * sizeof *sum);
     *sums = (struct error_sums){.sum = sum, .count = count};
     return QOBS_OK;

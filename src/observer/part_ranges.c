@@ -372,12 +372,11 @@ static int prepare_histogram(struct merge *m, qobs_error *error)
     const struct runtime *runtime = &m->o->runtime;
     if (!rule->ops || !m->model)
         return QOBS_OK;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     int status = qobs_histogram_copy(runtime, rule->ops, all, &m->model->state.histogram, error);
     for (size_t i = 0; status == QOBS_OK && i < m->count; i++)
         if (m->others[i] != m->model && !qobs_state_is_empty(&m->others[i]->state))
             status = rule->ops->merge(rule, runtime, all, &m->others[i]->state.histogram, error);
-    fp_leave(mode);
     return status;
 }
 

@@ -423,8 +423,7 @@ const struct part qobs_part_sums = {.exists = has_sums,
 static int reserve_floats(qobs_observer *o, uint64_t n, float **floats, size_t *count, qobs_error *error)
 {
     *floats = qobs_allocate_state(&o->runtime, (size_t)n * sizeof **floats);
-    if (!*floats)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes", (size_t)n * sizeof **floats);
+    RETURN_IF_FAILED(qobs_require_memory(*floats, "observer", (size_t)n * sizeof **floats, error));
     *count = (size_t)n;
     return QOBS_OK;
 }
@@ -468,12 +467,10 @@ static int replace(qobs_observer *o, const struct view *view, const char *name, 
     float *numbers = NULL;
     size_t n = 0;
     RETURN_IF_FAILED(reserve_floats(o, (uint64_t)view->elements, &numbers, &n, error));
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const int status = convert(view, name, numbers, error);
-    fp_leave(mode);
     qobs_release(&o->runtime, status == QOBS_OK ? *to : numbers, (status == QOBS_OK ? *count : n) * sizeof **to);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(status);
     *to = numbers;
     *count = n;
     return QOBS_OK;

@@ -107,9 +107,8 @@ static int write_optimal(const qobs_observer *o, void *scale, void *zero_point, 
         return qobs_fail(error, QOBS_ERROR_NO_DATA,
                          "scale: was searched under another global scale, observe the weight again");
     qobs_qparam_dtypes(o, &o->state.layout, true, &dtype, &zero_point_dtype);
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     qobs_optimal_result_write(&o->state.optimal, dtype, scale, zero_point_dtype, zero_point);
-    fp_leave(mode);
     return qobs_succeed(error);
 }
 
@@ -124,7 +123,7 @@ int qobs_write_qparams(const qobs_observer *o, void *scale, void *zero_point, qo
     if (global && !qobs_global_scale_is_known(o))
         return qobs_fail(error, QOBS_ERROR_NO_DATA,
                          "scale: needs the global scale, for which no global range has been observed");
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const float g = global ? qobs_compute_global_scale(o) : 1;
     ranges.global_scale = global ? &g : NULL;
     int status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);
@@ -133,7 +132,6 @@ int qobs_write_qparams(const qobs_observer *o, void *scale, void *zero_point, qo
         const struct search_state state = qobs_search_state(o);
         status = ops->scale(&state, o->state.layout.dtype, scale, error);
     }
-    fp_leave(mode);
     if (status == QOBS_OK && o->state.mode.candidates > 0)
         qobs_mode_read(&o->state.mode, scale, zero_point);
     return status;
@@ -147,9 +145,8 @@ static int read_global_scale(const qobs_observer *o, float *global_scale, qobs_e
         return QOBS_OK;
     if (!qobs_global_scale_is_known(o))
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "global_scale: nothing has been observed for it");
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     *global_scale = qobs_compute_global_scale(o);
-    fp_leave(mode);
     return QOBS_OK;
 }
 

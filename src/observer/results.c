@@ -595,10 +595,8 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     if (size == 0) /* out may be NULL */
         return qobs_succeed(error);
     RETURN_IF_FAILED(qobs_require(out, "out", error));
-    const fp_mode mode = fp_enter();
-    const int status = read_item(o, item, out, size, error);
-    fp_leave(mode);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    FP_SCOPE;
+    return qobs_finish(read_item(o, item, out, size, error), error);
 }
 
 /* False if element i is no integer of 64 bits. */
@@ -647,17 +645,15 @@ int qobs_observer_read_as(const qobs_observer *o, const char *name, qobs_dtype d
     const size_t n = result.size / qobs_dtype_size(result.dtype);
     int status = array_check("out", out, size, n * qobs_dtype_size(dtype), error);
     if (status != QOBS_OK || n == 0)
-        return status == QOBS_OK ? qobs_succeed(error) : status;
+        return qobs_finish(status, error);
     unsigned char *own = qobs_allocate(&o->runtime, result.size);
-    if (!own)
-        return qobs_no_memory(error, "out: no memory for %zu bytes", result.size);
-    const fp_mode mode = fp_enter();
+    RETURN_IF_FAILED(qobs_require_memory(own, "out", result.size, error));
+    FP_SCOPE;
     status = read_item(o, item, own, result.size, error);
     if (status == QOBS_OK)
         status = convert(own, result.dtype, n, dtype, out, result.name, error);
-    fp_leave(mode);
     qobs_release(&o->runtime, own, result.size);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_finish(status, error);
 }
 
 /* Optimal scales are not steps of a search. */
@@ -679,9 +675,8 @@ int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *repo
     const bool optimal = o->stages.range.ops->optimal != NULL;
     if ((optimal ? o->state.optimal.qparams : o->state.record.qparams) == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been searched yet");
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const struct search_record record = optimal ? record_of(&o->state.optimal) : o->state.record;
     qobs_search_report_of(&record, report);
-    fp_leave(mode);
     return qobs_succeed(error);
 }

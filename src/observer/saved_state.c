@@ -188,8 +188,7 @@ static int copy_state(qobs_observer *to, const qobs_observer *from, qobs_error *
     struct codec count = {.format = FORMAT};
     qobs_code_state(&count, source, NULL);
     unsigned char *bytes = qobs_allocate(&to->runtime, count.size);
-    if (!bytes)
-        return qobs_no_memory(error, "clone: no memory for %zu bytes", count.size);
+    RETURN_IF_FAILED(qobs_require_memory(bytes, "clone", count.size, error));
     struct codec writer = {.format = FORMAT, .to = bytes};
     struct codec reader = {.loading = true, .format = FORMAT, .from = bytes, .end = bytes + count.size};
     qobs_code_state(&writer, source, NULL);

@@ -174,8 +174,7 @@ int qobs_prepare_search(const qobs_observer *o, struct changes *c, qobs_error *e
                                 : QOBS_OK);
     workspace->size = ops->workspace(&rule->params, c->plan) * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
-    if (!workspace->doubles)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes of errors", workspace->size);
+    RETURN_IF_FAILED(qobs_require_memory(workspace->doubles, "observer", workspace->size, error));
     if (ops->sums && c->first)
         return qobs_error_sums_reserve(&o->runtime, &c->state->sums, qparams * qobs_range_steps(rule), error);
     return QOBS_OK;

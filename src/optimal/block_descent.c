@@ -180,8 +180,7 @@ int qobs_descend_blocks(const struct block_descent *b, struct code_descent_resul
     const size_t size = place_arrays(&s, most, qobs_layout_begin(NULL)) + LAYOUT_LINE;
     unsigned char *const memory = qobs_allocate(runtime, size);
     int status = QOBS_OK;
-    if (!memory)
-        return qobs_no_memory(error, "codes: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(memory, "codes", size, error));
     place_arrays(&s, most, qobs_layout_begin(memory));
     fill_numbers(&s);
     qobs_rows_of_view(b->value, b->common.kernels, &s.rows);

@@ -464,8 +464,7 @@ int qobs_descend_codes(const struct code_descent *c, struct code_descent_result 
     const struct split split = qobs_split(c->runtime, &tile_rule, tiles, tiles, 0);
     const size_t size = place_arrays(&run, tiles, split.parts, qobs_layout_begin(NULL)) + LAYOUT_LINE;
     unsigned char *const memory = qobs_allocate(c->runtime, size);
-    if (!memory)
-        return qobs_no_memory(error, "codes: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(memory, "codes", size, error));
     place_arrays(&run, tiles, split.parts, qobs_layout_begin(memory));
     memset(run.row_sums, 0, (size_t)c->rows.count * sizeof *run.row_sums);
     *result = (struct code_descent_result){0};

@@ -189,8 +189,7 @@ static int allocate_and_search(struct hessian_tiles *tiles, qobs_error *error)
     tiles->each = place(run, NULL, &unused);
     const size_t size = place_run(tiles, split.parts, qobs_layout_begin(NULL)) + LAYOUT_LINE;
     unsigned char *const memory = qobs_allocate(runtime, size);
-    if (!memory)
-        return qobs_no_memory(error, "search: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(memory, "search", size, error));
     place_run(tiles, split.parts, qobs_layout_begin(memory));
     for (int64_t i = 0; i < run->block.padded; i++)
         run->ones[i] = 1;

@@ -32,8 +32,7 @@ int qobs_optimal_result_reserve(const struct runtime *runtime, struct optimal_re
                                 size_t rows, qobs_error *error)
 {
     double *const memory = qobs_allocate_state(runtime, size_of(qparams, rows));
-    if (!memory)
-        return qobs_no_memory(error, "search: no memory for %zu bytes of results", size_of(qparams, rows));
+    RETURN_IF_FAILED(qobs_require_memory(memory, "search", size_of(qparams, rows), error));
     memset(memory, 0, size_of(qparams, rows));
     double *const after = memory + 3 * qparams + 2 * rows;
     *result = (struct optimal_result){.qparams = qparams,
@@ -277,8 +276,7 @@ static int search_groups(struct group_run *r, qobs_error *error)
     r->each = place(r, NULL, &(struct group_memory){0});
     const size_t size = r->each * (size_t)split.parts + LAYOUT_LINE;
     unsigned char *const memory = qobs_allocate(s->runtime, size);
-    if (!memory)
-        return qobs_no_memory(error, "search: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(memory, "search", size, error));
     r->memory = qobs_layout_begin(memory).memory;
     qobs_split_run(s->runtime, &split, search_part, r);
     qobs_release(s->runtime, memory, size);

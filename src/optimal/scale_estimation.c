@@ -173,13 +173,12 @@ static void estimate_part(void *argument, size_t part)
     const struct estimation *s = argument;
     struct estimation_group g;
     struct qparam_block block;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     place(s->memory + part * s->each, s->longest, &g);
     for (size_t i = part; i < s->blocks.count; i += s->parts) {
         qobs_block_at(&s->blocks, i, &block);
         estimate(s, &block, &g);
     }
-    fp_leave(mode);
 }
 
 static enum importance_fault fault_of(const struct optimal_search *s)
@@ -205,8 +204,7 @@ static int estimate_all(struct estimation *s, qobs_error *error)
     s->parts = s->blocks.count < MOST_PARTS ? s->blocks.count : MOST_PARTS;
     const size_t size = s->each * s->parts + LAYOUT_LINE;
     unsigned char *const memory = qobs_allocate(search->runtime, size);
-    if (!memory)
-        return qobs_no_memory(error, "search: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(memory, "search", size, error));
     s->memory = qobs_layout_begin(memory).memory;
     qobs_parallel_for(search->runtime, estimate_part, s, s->parts);
     qobs_release(search->runtime, memory, size);

@@ -349,8 +349,7 @@ int qobs_plan_new(qobs_plan **result, const struct granularity *granularity, con
                   const qobs_tensor *g_idx, const struct runtime *runtime, qobs_error *error)
 {
     qobs_plan *plan = qobs_allocate(runtime, sizeof *plan);
-    if (!plan)
-        return qobs_no_memory(error, "plan: no memory for %zu bytes", sizeof *plan);
+    RETURN_IF_FAILED(qobs_require_memory(plan, "plan", sizeof *plan, error));
     const int status = qobs_plan_make(plan, granularity, value, g_idx, runtime, error);
     if (status == QOBS_OK)
         *result = plan;

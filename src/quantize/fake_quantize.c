@@ -257,9 +257,8 @@ void qobs_quantize_tile(const struct quantization *job, const struct loops *loop
         run_parts(job, loops, &best, loop);
         return;
     }
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     qobs_quantize_loops(job, loops);
-    fp_leave(mode);
 }
 
 /* ---- g_idx ----------------------------------------------------------------------------------------------------- */
@@ -329,8 +328,7 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     const size_t workspace = 3 * (size_t)r->groups * (size_t)split.parts * sizeof(double);
     const size_t size = workspace + (size_t)r->columns * sizeof(uint32_t);
     o.of_row = qobs_allocate(job->work->f->runtime, size);
-    if (!o.of_row)
-        return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
+    RETURN_IF_FAILED(qobs_require_memory(o.of_row, "g_idx", size, error));
     o.group_of = (uint32_t *)((unsigned char *)o.of_row + workspace);
     qobs_g_idx_groups(plan, o.group_of);
     qobs_split_run(job->work->f->runtime, &split, quantize_rows, &o);
@@ -403,8 +401,7 @@ static int quantize_to_pairs(struct quantization *job, struct quantize_work *wor
         return QOBS_OK;
     }
     unsigned char *codes = qobs_allocate(work->f->runtime, count);
-    if (!codes)
-        return qobs_no_memory(error, "codes: no memory for %zu bytes before they are packed", count);
+    RETURN_IF_FAILED(qobs_require_memory(codes, "codes", count, error));
     const int status = quantize_elements(job, plan, x, out_plan, codes, error);
     if (status == QOBS_OK)
         work->f->kernels->pack_pairs(codes, count / 2, work->f->pack_offset, out);

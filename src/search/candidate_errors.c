@@ -259,7 +259,7 @@ static void search_part(void *argument, size_t index)
     int64_t from, end;
     struct block_candidates b;
     _Alignas(64) float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS];
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     const size_t part = qobs_block_task_at(&s->tasks, index, &b.block, &from, &end);
     prepare(c, &b);
     for (int64_t first = from; first < end; first += s->chunk) {
@@ -284,7 +284,6 @@ static void search_part(void *argument, size_t index)
             memcpy(s->partial + (part * (size_t)plan->qparams + qparam_of(&b, i)) * c->count, error,
                    c->count * sizeof *error);
     }
-    fp_leave(mode);
 }
 
 void qobs_candidates_search(const struct search_batch *batch, const struct search_state *state,

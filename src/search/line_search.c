@@ -198,7 +198,7 @@ static void search_part(void *argument, size_t index)
     struct qparam_block block;
     struct candidates_of c;
     float x[1][BLOCK_ELEMENTS];
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     struct best best = nothing_yet(s);
     int64_t from, end;
     const size_t part = qobs_block_task_at(&s->tasks, index, &block, &from, &end);
@@ -220,7 +220,6 @@ static void search_part(void *argument, size_t index)
     }
     if (s->tasks.parts == 1)
         choose(s, block.qparam, &best);
-    fp_leave(mode);
 }
 
 /* Adds up the parts in their order and chooses. */

@@ -134,7 +134,7 @@ static void iterate_block(void *argument, size_t index)
     const struct octav_search *s = argument;
     struct side side[BLOCK_QPARAMS][SIDES];
     struct octav_reader r;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     open_block(&r, s, index);
     for (int i = 0; i < SIDES * r.block.qparams; i++)
         side[i / SIDES][i % SIDES] = (struct side){.run = -1};
@@ -145,7 +145,6 @@ static void iterate_block(void *argument, size_t index)
         }
     for (int q = 0; q < r.block.qparams; q++)
         s->now[r.block.qparam + (size_t)q * r.block.next] = next_scalar(s, side[q], r.block.elements);
-    fp_leave(mode);
 }
 
 /* numpy.allclose. */
@@ -195,7 +194,7 @@ static void clip_block(void *argument, size_t index)
     const struct octav_search *s = argument;
     double bound[BLOCK_QPARAMS] = {0};
     struct octav_reader r;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     open_block(&r, s, index);
     for (int i = 0; i < r.block.qparams; i++) {
         const size_t q = r.block.qparam + (size_t)i * r.block.next;
@@ -207,7 +206,6 @@ static void clip_block(void *argument, size_t index)
             double *const error = &s->state->record->error[r.block.qparam + (size_t)i * r.block.next];
             *error = add_errors(r.x[i], r.n, bound[i], (double)s->params->noise * bound[i] * bound[i], *error);
         }
-    fp_leave(mode);
 }
 
 static int64_t stretch_of(const struct octav_params *params, const struct view *value)

@@ -188,12 +188,11 @@ static void find_bounds(void *argument, size_t sorter)
 {
     const struct oscar_search *s = argument;
     struct qparam_block block;
-    const fp_mode mode = fp_enter();
+    FP_SCOPE;
     for (size_t i = sorter; i < s->blocks.count; i += s->sorters) {
         qobs_block_at(&s->blocks, i, &block);
         find_bound(s, &block, s->order + 2 * s->most * sorter);
     }
-    fp_leave(mode);
 }
 
 static void search(const struct search_batch *batch, const struct search_state *state)

@@ -213,8 +213,7 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
     if (product && !rounded)
         return QOBS_OK;
     n->powers = qobs_allocate(runtime, POWERS_SIZE);
-    if (!n->powers)
-        return qobs_no_memory(error, "search: no memory for %zu bytes", (size_t)POWERS_SIZE);
+    RETURN_IF_FAILED(qobs_require_memory(n->powers, "search", (size_t)POWERS_SIZE, error));
     double *const table = n->powers;
     float *const fine = n->powers;
     /* In float the fine table has the upper halves of floats, which are those of BF16. */

@@ -11,8 +11,7 @@ int qobs_search_record_reserve(const struct runtime *runtime, struct search_reco
                                qobs_error *error)
 {
     double *workspace = qobs_allocate_state(runtime, record_size(qparams));
-    if (!workspace)
-        return qobs_no_memory(error, "search: no memory for %zu bytes of errors", record_size(qparams));
+    RETURN_IF_FAILED(qobs_require_memory(workspace, "search", record_size(qparams), error));
     *record = (struct search_record){.qparams = qparams,
                                      .error = workspace,
                                      .error_before = workspace + qparams,
@@ -77,8 +76,7 @@ int qobs_search_weights(const struct runtime *runtime, const struct range_params
     if (record->fault == IMPORTANCE_USABLE) {
         const size_t size = (size_t)importance->columns * sizeof **weights;
         *weights = qobs_allocate(runtime, size);
-        if (!*weights)
-            return qobs_no_memory(error, "importance: no memory for %zu bytes", size);
+        RETURN_IF_FAILED(qobs_require_memory(*weights, "importance", size, error));
         qobs_importance_means(importance, *weights);
         record->fault = qobs_importance_normalise(*weights, importance->columns);
         if (record->fault == IMPORTANCE_USABLE)

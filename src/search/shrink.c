@@ -85,8 +85,7 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
     qobs_kernel_dtype_of(s->dtype, &dtype);
     s->kernel = kernel_applies(s, g->each_global_scale, &s->how) ? g->kernels->search_shrink[dtype] : NULL;
     s->p = qobs_allocate(runtime, p_size(s));
-    if (!s->p)
-        return qobs_no_memory(error, "search: no memory for %zu bytes", p_size(s));
+    RETURN_IF_FAILED(qobs_require_memory(s->p, "search", p_size(s), error));
     s->how.min_p = 1;
     for (size_t c = 0; c < s->padded; c++) {
         s->p[c] = c < (size_t)params->steps ? (float)(1 - (double)c / params->grid) : 1;
