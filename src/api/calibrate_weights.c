@@ -5,9 +5,7 @@
  * histogram of magnitudes between 0 and the largest one, by numpy's rule, and an amax from it. A histogram exists while
  * its qparam is computed. */
 #include <math.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "base/struct_size.h"
@@ -18,7 +16,6 @@
 #include "plan/block_reader.h"
 #include "plan/make_plan.h"
 #include "qobs/experimental.h"
-#include "measure/reduce.h"
 
 struct weight_histograms {
     const qobs_calibrate_args *args;

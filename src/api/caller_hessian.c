@@ -5,22 +5,13 @@
  * observer weighs errors by one in place of activations. */
 #include "api/caller_hessian.h"
 
-#include <math.h>
-
-#include "base/build.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/settings.h"
-#include "config/resolve.h"
 #include "kernels/dispatch.h"
-#include "number/convert.h"
 #include "observer/observer.h"
-#include "optimal/code_descent.h"
 #include "plan/block_reader.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
-#include "qobs/stateless.h"
-#include "quantize/qparam_view.h"
 #include "quantize/row_quantizer.h"
 
 /* ---- Blocks of a Hessian ----------------------------------------------------------------------------------------- */

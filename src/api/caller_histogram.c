@@ -2,19 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Histograms of the caller: the public range finders read one, and a histogram observer takes one as its state. */
-#include <math.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
-#include "base/tensor.h"
-#include "config/resolve.h"
 #include "histogram/from_histogram.h"
 #include "number/convert.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "qobs/stateless.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */

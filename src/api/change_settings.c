@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/error.h"
 #include "config/settings.h"
 
 /* Longer keys and values do not exist. */

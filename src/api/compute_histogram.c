@@ -4,13 +4,11 @@
 /* Histograms without an observer: the public functions. */
 #include <math.h>
 
-#include "base/build.h"
 #include "base/struct_size.h"
 #include "base/fpenv.h"
 #include "histogram/collect.h"
 #include "kernels/dispatch.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "qobs/stateless.h"
 
 static int check_bins(const qobs_histogram_options *bins, qobs_error *error)

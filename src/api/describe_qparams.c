@@ -2,15 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The layout of qparams before any data is observed, and plans. */
-#include <string.h>
 
-#include "base/build.h"
-#include "base/error.h"
 #include "base/struct_size.h"
-#include "config/resolve.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "qobs/stateless.h"
 
 /* Asks an observer without state; false if it has no qparams. plan NULL: the preset looks at no tensor. */

@@ -3,9 +3,7 @@
 
 /* Settings as text, and what a setting is. */
 #include <stdio.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/settings.h"

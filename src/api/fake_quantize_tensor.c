@@ -2,19 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_quantize, qobs_dequantize and qobs_fake_quantize: check their arguments and choose the quantizer. */
-#include "base/build.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
-#include "base/tensor.h"
 #include "config/resolve.h"
 #include "kernels/dispatch.h"
-#include "number/convert.h"
 #include "plan/make_plan.h"
-#include "qobs/format.h"
-#include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "quantize/row_quantizer.h"
-#include "measure/reduce.h"
 
 /* An array of qparams has an element for each qparam of the plan, in C order without gaps. */
 static int check_qparams(const struct view *v, const char *name, int64_t qparams, qobs_error *error)

@@ -4,19 +4,13 @@
 /* Blocks of GGUF types: qobs/gguf.h. */
 #include "qobs/gguf.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "api/caller_hessian.h"
-#include "base/build.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "base/struct_size.h"
-#include "base/tensor.h"
 #include "kernels/dispatch.h"
-#include "number/convert.h"
-#include "number/gguf_type.h"
 #include "optimal/block_descent.h"
 #include "quantize/gguf_numbers.h"
 

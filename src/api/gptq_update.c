@@ -2,15 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_gptq_block: GPTQ of a block of columns. Rows are independent; 16 of them become the lanes of the kernel. */
-#include <string.h>
 
-#include "base/build.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "base/struct_size.h"
 #include "config/resolve.h"
 #include "kernels/dispatch.h"
-#include "number/convert.h"
 #include "number/number.h"
 #include "quantize/row_quantizer.h"
 #include "qobs/stateless.h"

@@ -2,10 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_measure_error: walks two tensors of one shape and calls the kernel for contiguous elements. */
-#include "base/build.h"
-#include "base/error.h"
 #include "base/fpenv.h"
-#include "base/tensor.h"
 #include "kernels/dispatch.h"
 #include "qobs/stateless.h"
 

@@ -2,16 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Observing, and the single steps of it that upstream's classes have as functions. */
-#include <string.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/settings.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
 #include "qobs/experimental.h"
-#include "measure/reduce.h"
 
 int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, qobs_error *error)
 {

@@ -4,11 +4,8 @@
 /* qobs_pack and qobs_unpack. A stream is codes of 1 to 8 bits: code k is at bits [k * bits, (k + 1) * bits), low bits
  * first. Eight codes fill `bits` bytes exactly, so that a row is whole groups of eight and a tail. Plain C; codes of 4
  * bits have a kernel, pack_pairs. */
-#include <string.h>
 
-#include "base/build.h"
 #include "base/struct_size.h"
-#include "base/tensor.h"
 #include "kernels/dispatch.h"
 #include "number/format.h"
 #include "qobs/stateless.h"

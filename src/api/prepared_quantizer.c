@@ -4,14 +4,10 @@
 /* Prepared quantizers: their arguments and their life. */
 #include "api/open_quantizer.h"
 
-#include "base/build.h"
 #include "base/struct_size.h"
-#include "base/tensor.h"
-#include "config/resolve.h"
 #include "kernels/dispatch.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "qobs/quantizer.h"
 #include "qobs/stateless.h"
 #include "quantize/row_quantizer.h"

@@ -3,9 +3,7 @@
 
 /* The qparams of one tensor: by a prepared quantizer if it can, else by an observer. */
 #include "api/open_quantizer.h"
-#include "base/build.h"
 #include "base/struct_size.h"
-#include "base/tensor.h"
 #include "observer/observer.h"
 #include "qobs/stateless.h"
 

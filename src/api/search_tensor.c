@@ -2,17 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The public grid search, without an observer. */
-#include <string.h>
 
-#include "base/build.h"
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/resolve.h"
 #include "kernels/dispatch.h"
-#include "measure/importance.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "qobs/experimental.h"
 #include "search/grid_search.h"
 #include "measure/reduce.h"

@@ -7,14 +7,11 @@
 #include <math.h>
 
 #include "base/struct_size.h"
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "config/resolve.h"
 #include "kernels/dispatch.h"
-#include "measure/accumulators.h"
 #include "number/convert.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "measure/reduce.h"
 
 /* The granularity that keeps the axes of the arguments. */

@@ -12,9 +12,6 @@
 
 #include <immintrin.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "avx2/tuning.h"

@@ -11,7 +11,6 @@
 #include "kernels/kernel_quantize.h"
 #include "number/code_tables.h"
 #include "number/number.h"
-#include "templates/inline.h"
 
 #define CODE_LOOKUP
 

@@ -5,8 +5,6 @@
  * (templates/entries.h), or return what the AVX2 kernel returns. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "avx512/tuning.h"

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "base/tensor.h"
-
 uint64_t qobs_hash(const unsigned char *bytes, size_t n)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);

@@ -3,9 +3,6 @@
 
 #include "base/tensor.h"
 
-#include <string.h>
-
-#include "base/error.h"
 #include "base/struct_size.h"
 
 static const struct {

@@ -5,14 +5,9 @@
  * are a structure and the table of rows in its file family_*.c. */
 #pragma once
 
-#include "base/runtime.h"
-#include "base/tensor.h"
-#include "stages/formula.h"
 #include "measure/accumulators.h"
-#include "stages/reduction.h"
 #include "stages/range_rule.h"
 #include "stages/granularity.h"
-#include "stages/range_params.h"
 
 /* ---- Presets ----------------------------------------------------------------------------------------------------- */
 

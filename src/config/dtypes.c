@@ -3,8 +3,6 @@
 
 #include "config/dtypes.h"
 
-#include "qobs/format.h"
-
 #define WORD_OF(name, word, ...) {word, TORCH_##name},
 const struct word qobs_torch_dtypes[] = {TORCH_DTYPES(WORD_OF){0}};
 #undef WORD_OF

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "config/settings.h"
-#include "number/format.h"
 
 #define NO_FORMAT ((enum format_id) - 1) /* which qobs_format_at does not have */
 

@@ -5,9 +5,7 @@
  * parameters. */
 #include <string.h>
 
-#include "base/error.h"
 #include "config/families.h"
-#include "qobs/format.h"
 
 /* ---- Releases ---------------------------------------------------------------------------------------------------- */
 

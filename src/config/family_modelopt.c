@@ -2,13 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Model-Optimizer: settings, checks and parameters of multiples of a magnitude, blocks of a Hessian and histograms. */
-#include <float.h>
 #include <math.h>
 
-#include "base/error.h"
 #include "config/families.h"
 #include "histogram/histogram.h"
-#include "qobs/format.h"
 #include "search/search_errors.h"
 
 static const struct word num_bits[] = {{"2", 2},

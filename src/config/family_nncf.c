@@ -4,7 +4,6 @@
 /* NNCF: settings (fields of WeightCompressionConfig and WeightCompressionParameters), checks and parameters. */
 #include <math.h>
 
-#include "base/error.h"
 #include "config/families.h"
 
 enum nncf_mode { INT8_ASYM, INT8_SYM, INT4_ASYM, INT4_SYM, INT3_SYM, INT2_SYM };

@@ -3,7 +3,6 @@
 
 /* ONNX Runtime: settings, checks, and the limits of its types (ONNX_INT_TYPE_RANGE and others in
  * quantization/quant_utils.py). */
-#include "base/error.h"
 #include "config/families.h"
 
 /* QuantType, with the numbers of each type. */

@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Presets of our own, with optimal scales: weights, in formats whose scales can be tried one by one. */
-#include "base/error.h"
 #include "config/families.h"
 
 enum rounding { ROUNDING_NEAREST, ROUNDING_DESCENT };

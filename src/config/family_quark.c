@@ -3,10 +3,8 @@
 
 /* AMD Quark: settings, checks of the dtypes that each observer accepts and of what it needs, and parameters. */
 
-#include "base/error.h"
 #include "config/families.h"
 #include "number/exponent.h"
-#include "qobs/format.h"
 
 enum quark_qscheme { QUARK_QSCHEME_NONE, QUARK_PER_TENSOR, QUARK_PER_CHANNEL, QUARK_PER_GROUP };
 static const struct word qschemes[] = {

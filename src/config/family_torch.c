@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* torch.ao.quantization: settings, checks (UniformQuantizationObserverBase and FixedQParamsObserver) and parameters. */
-#include "base/error.h"
 #include "config/families.h"
 
 enum torch_qscheme {

@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* torchao: settings, checks (limits of dtypes, what a granularity needs, what pt2e accepts) and parameters. */
-#include "base/error.h"
 #include "config/families.h"
 
 static const struct word mapping_types[] = {{"SYMMETRIC", TORCHAO_SYMMETRIC},

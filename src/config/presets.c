@@ -6,10 +6,6 @@
 
 #include <string.h>
 
-#include "base/build.h"
-#include "base/error.h"
-#include "qobs/qobs.h"
-
 /* A new stage needs no header: its row declares it. */
 #define PRESET(name, family, feature, granularity, reduction, accumulator, range, formula, search, summary)            \
     extern const struct granularity_ops qobs_granularity_##granularity;                                                \

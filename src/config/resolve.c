@@ -5,10 +5,8 @@
  * then the family's own. */
 #include "config/resolve.h"
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "config/families.h"
-#include "number/format.h"
 #include "quantize/row_quantizer.h"
 
 enum strategy qobs_config_strategy(const qobs_config *config)

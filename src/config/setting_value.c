@@ -13,7 +13,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 
 /* A value of any kind, and the size of each. */

@@ -5,9 +5,6 @@
  * and to text and numbers (setting_value.c). A new setting is a row in a family and a member of its structure. */
 #pragma once
 
-#include <stddef.h>
-
-#include "base/error.h"
 #include "config/config.h"
 
 enum setting_kind {

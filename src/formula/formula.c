@@ -4,8 +4,6 @@
 /* The formulas that do not read ranges, and functions of ranges that all formulas share. */
 #include "stages/formula.h"
 
-#include <math.h>
-
 #include "base/error.h"
 #include "number/convert.h"
 #include "number/native.h"

@@ -3,7 +3,6 @@
 
 /* Scales of ggml's blocks of activations, as the blocks store them (ggml-cpu 0.21). */
 #include "formula/shared.h"
-#include "number/number.h"
 
 static int q8_0(const struct formula_params *params, qobs_dtype dtype, double min, double max, struct qparam *result,
                 qobs_error *error)

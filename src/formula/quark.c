@@ -3,13 +3,8 @@
 
 /* The scales and zero points of AMD Quark's observers (quark/torch/quantization/observer/observer.py and utils.py,
  * 2026). */
-#include <math.h>
-#include <string.h>
 
-#include "base/error.h"
-#include "stages/formula.h"
 #include "formula/shared.h"
-#include "number/convert.h"
 #include "number/exponent.h"
 #include "number/grid.h"
 #include "number/native.h"

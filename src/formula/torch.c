@@ -2,9 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* torch.ao.quantization's UniformQuantizationObserverBase._calculate_qparams, in f32. */
-#include "stages/formula.h"
 
-#include "base/error.h"
 #include "formula/shared.h"
 
 static struct qparam_dtypes dtypes(const struct formula_params *params, const struct range_view *ranges)

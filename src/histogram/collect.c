@@ -8,10 +8,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
-#include "measure/reduce.h"
 
 /* Elements that may be counted before the 32-bit counters are emptied. */
 #define MAX_PENDING ((int64_t)1 << 31)

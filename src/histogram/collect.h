@@ -7,7 +7,6 @@
 
 #include "histogram/binning.h"
 #include "measure/reduce.h"
-#include "plan/loops.h"
 
 /* A batch and what reads it. */
 struct batch {

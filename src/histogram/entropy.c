@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "base/error.h"
 #include "histogram/from_histogram.h"
 
 /* Empty bins add nothing. They are left out because most bins of a histogram that has grown to an outlier are empty. */

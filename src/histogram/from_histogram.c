@@ -5,7 +5,6 @@
  * the header. */
 #include "histogram/from_histogram.h"
 
-#include "base/error.h"
 #include "base/fpenv.h"
 
 void qobs_read_edges(const struct histogram *h, float *edges)

@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-#include "base/error.h"
 #include "histogram/collect.h"
 
 static int out_of_memory(size_t qparams, size_t bins, qobs_error *error)

@@ -6,10 +6,8 @@
  * edges only. */
 #pragma once
 
-#include "base/runtime.h"
 #include "histogram/binning.h"
 #include "measure/reduce.h"
-#include "stages/reduction.h"
 
 /* 8 bytes a bin. Below 2^24 a mass is a float32, as upstream's are. From there on float32 loses counts, so a mass is a
  * double, which loses none up to 2^53. Re-binned mass may be fractional. */

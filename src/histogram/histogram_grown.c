@@ -6,7 +6,6 @@
  * (step 0), those of a histogram that has grown from an arange: edge i is lo + step * i, rounded once. */
 #include <math.h>
 
-#include "base/error.h"
 #include "histogram/histogram.h"
 
 /* A batch far outside the range would need any number of bins. */

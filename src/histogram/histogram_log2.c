@@ -5,10 +5,8 @@
  * at least a high one. */
 #include <math.h>
 
-#include "base/error.h"
 #include "histogram/collect.h"
 #include "histogram/from_histogram.h"
-#include "histogram/histogram.h"
 #include "plan/block_reader.h"
 
 /* Bins with a magnitude below this part of the high percentile are no anchor. */

@@ -2,12 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 #include <math.h>
-#include <string.h>
 
-#include "base/error.h"
-#include "base/tensor.h"
 #include "number/convert.h"
-#include "number/format.h"
 #include "histogram/from_histogram.h"
 
 enum { CHUNK = 256, LANES = 16 };

@@ -6,9 +6,7 @@
  * batch; smaller ones that come later are not counted. Edges are stored, because later ones do not follow the rule of
  * the first. The calling thread counts, one element at a time. */
 #include <math.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "histogram/collect.h"
 #include "histogram/histogram.h"
 #include "plan/block_reader.h"

@@ -8,9 +8,7 @@
  *
  * Edges are stored. range.step is the threshold; 0: all elements were 0, and edges reach from -0.5 to 0.5. */
 #include <math.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "base/split.h"
 #include "histogram/collect.h"
 #include "histogram/histogram.h"

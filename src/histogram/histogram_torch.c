@@ -5,10 +5,8 @@
  * split into 16 parts of equal mass, and each part goes to the new bin that its centre is in. */
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "histogram/from_histogram.h"
-#include "histogram/histogram.h"
 
 enum { PARTS = 16 };
 

@@ -4,7 +4,6 @@
 /* The ranges that ONNX Runtime's HistogramCollector finds. */
 #include <math.h>
 
-#include "base/error.h"
 #include "histogram/from_histogram.h"
 
 /* ONNX Runtime's HistogramCollector.compute_percentile: left edges of the first bins at which the cumulative share, in

@@ -5,12 +5,10 @@
 
 #include <math.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "histogram/collect.h"
 #include "histogram/histogram.h"
 #include "measure/accumulators.h"
-#include "measure/reduce.h"
 #include "number/convert.h"
 #include "plan/block_reader.h"
 

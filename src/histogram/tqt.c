@@ -5,13 +5,10 @@
  * whose quantized cumulative histogram diverges least (Settle et al., arXiv 1805.07941). numpy computes in float; here
  * sums are double. */
 #include <math.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "histogram/collect.h"
 #include "histogram/histogram.h"
 #include "plan/block_reader.h"
-#include "measure/reduce.h"
 
 enum { MAX_BINS = 1 << 16 };
 

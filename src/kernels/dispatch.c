@@ -6,9 +6,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/build.h"
-#include "base/error.h"
-
 #define TABLE(isa) QOBS_IF(QOBS_HAS(isa), &qobs_kernels_##isa, )
 const struct kernel_table *const qobs_kernel_tables[] = {QOBS_ISAS(TABLE) NULL};
 

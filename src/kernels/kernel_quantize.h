@@ -6,7 +6,6 @@
 #pragma once
 
 #include "kernels/slot.h"
-#include "number/q8_block.h"
 #include "number/quantizer.h"
 
 /* One entry per qparam, in float, for F64 in double. The zero point is there twice because upstream converts it

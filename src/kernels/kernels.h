@@ -5,14 +5,11 @@
  * all kernels promise is in slot.h. Files that implement or describe one family include that family's header only. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/build.h"
 #include "kernels/kernel_gptq.h"
 #include "kernels/kernel_hessian.h"
 #include "kernels/kernel_histogram.h"
 #include "kernels/kernel_minmax.h"
-#include "kernels/kernel_optimal.h"
 #include "kernels/kernel_quantize.h"
 #include "kernels/kernel_search.h"
 #include "kernels/kernel_squares.h"

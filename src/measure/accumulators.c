@@ -4,9 +4,6 @@
 /* One row for each accumulator. */
 #include "measure/accumulators.h"
 
-#include <string.h>
-
-#include "base/error.h"
 #include "number/convert.h"
 #include "number/exponent.h"
 #include "number/native.h"

@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-#include "base/error.h"
 #include "base/split.h"
 #include "measure/importance.h"
 #include "plan/row_list.h"

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/runtime.h"
-#include "base/tensor.h"
 #include "kernels/kernels.h"
 
 /* Blocks of `block` columns start at every multiple of `period` columns; the last of a period may be shorter. A block

@@ -9,10 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
-#include "plan/loops.h"
 #include "plan/row_list.h"
 
 const char *qobs_importance_fault_text(enum importance_fault fault)

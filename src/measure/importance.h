@@ -5,9 +5,6 @@
  * llm-compressor's imatrix_mse observer collects it. */
 #pragma once
 
-#include "kernels/kernels.h"
-#include "base/runtime.h"
-#include "base/tensor.h"
 #include "stages/range_params.h"
 
 /* Sums of squares in double. A square is exact, so the rounding that depends on the order of tokens is far below that

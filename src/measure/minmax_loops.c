@@ -6,7 +6,6 @@
 #include "measure/reduce.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "measure/accumulators.h"
 #include "number/number.h"

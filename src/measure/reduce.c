@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
 #include "measure/accumulators.h"

@@ -4,9 +4,7 @@
 /* Minimum and maximum, or the largest magnitude, of one batch for every qparam of a plan. */
 #pragma once
 
-#include "kernels/kernels.h"
 #include "plan/loops.h"
-#include "plan/plan.h"
 #include "stages/reduction.h"
 
 /* Minimum and maximum of nested loops over memory: chooses the kernel for the innermost loops and walks the others. */

@@ -12,9 +12,6 @@
 
 #include <arm_neon.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "kernels/kernel_search.h"

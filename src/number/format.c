@@ -4,8 +4,6 @@
 #include "number/format.h"
 
 #include <ctype.h>
-#include <math.h>
-#include <string.h>
 
 #include "base/fpenv.h"
 #include "number/grid.h"

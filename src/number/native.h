@@ -17,7 +17,6 @@
 #pragma once
 
 #include <math.h>
-#include <string.h>
 
 #include "number/number.h"
 

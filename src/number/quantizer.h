@@ -5,9 +5,6 @@
  * (number/format.h); see number/grid.h for the grids. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "number/q8_block.h"
 
 struct quantizer {

@@ -7,8 +7,6 @@
  * rounds and encodes; NaN becomes the quiet NaN without sign and payload. load_DTYPE() is in number/native.h. */
 #pragma once
 
-#include <math.h>
-
 #include "number/native.h"
 
 static inline float round_f32(float x) { return x; }

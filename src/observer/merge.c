@@ -3,12 +3,8 @@
 
 /* Several observers become one, as one prepare/commit pair like a batch, and several observers share one global scale.
  */
-#include <float.h>
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "config/settings.h"
 #include "observer/state_parts.h"

@@ -6,10 +6,8 @@
  * bins in place as the last step that can fail, and leaves them as they were if it does. */
 #include "observer/state_parts.h"
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "histogram/collect.h"
-#include "measure/accumulators.h"
 #include "number/convert.h"
 #include "plan/make_plan.h"
 

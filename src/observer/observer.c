@@ -4,14 +4,9 @@
 /* The life of an observer. */
 #include "observer/observer.h"
 
-#include <string.h>
-
-#include "base/build.h"
-#include "base/error.h"
 #include "base/struct_size.h"
 #include "kernels/dispatch.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 
 /* Forgets everything but what the observer was created with. */
 static void clear(qobs_observer *o)

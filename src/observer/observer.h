@@ -5,14 +5,9 @@
 #pragma once
 
 #include "config/resolve.h"
-#include "measure/gram.h"
-#include "measure/importance.h"
 #include "histogram/histogram.h"
-#include "measure/accumulators.h"
 #include "optimal/optimal.h"
-#include "plan/plan.h"
 #include "search/search_record.h"
-#include "qobs/plan.h"
 
 /* ---- State ------------------------------------------------------------------------------------------------------- */
 

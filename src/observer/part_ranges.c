@@ -5,13 +5,7 @@
  * used, because it may come from anywhere. */
 #include "observer/state_parts.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/error.h"
 #include "base/fpenv.h"
-#include "base/tensor.h"
-#include "measure/accumulators.h"
 #include "number/convert.h"
 
 /* ---- Counts ------------------------------------------------------------------------------------------------------ */

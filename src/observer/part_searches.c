@@ -2,14 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The parts that searches and weights of errors have. */
-#include <math.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "number/convert.h"
 #include "observer/state_parts.h"
-#include "plan/loops.h"
 
 /* ---- Importance -------------------------------------------------------------------------------------------------- */
 

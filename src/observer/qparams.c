@@ -3,7 +3,6 @@
 
 #include "observer/observer.h"
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "histogram/from_histogram.h"

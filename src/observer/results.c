@@ -4,16 +4,12 @@
 /* Reading an observer: the table of results, one row for each name upstream has, results by name and by index, and
  * the report of a search. Ranges that upstream keeps
  * in parts are named min_val[default], min_val[1], ... for groups and min_val[block_0_0], ... for blocks. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "histogram/from_histogram.h"
-#include "number/convert.h"
 #include "observer/observer.h"
 #include "quantize/qparam_view.h"
 

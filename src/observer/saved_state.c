@@ -5,11 +5,7 @@
 #include "observer/state_parts.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#include "base/build.h"
-#include "base/error.h"
-#include "base/tensor.h"
 #include "config/settings.h"
 
 int qobs_damaged(qobs_error *error, const char *what)

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include <math.h>
-
-#include "base/build.h"
-#include "base/error.h"
 #include "observer/state_parts.h"
-#include "optimal/optimal.h"
 #include "plan/make_plan.h"
 #include "search/grid_search.h"
 

@@ -4,10 +4,6 @@
 /* The table of parts, and what is done with all of them. */
 #include "observer/state_parts.h"
 
-#include <string.h>
-
-#include "base/error.h"
-
 /* A row each, which declares it. The order is that of a saved state. */
 #define PARTS_OF(EACH)                                                                                                 \
     EACH(counts)                                                                                                       \

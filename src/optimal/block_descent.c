@@ -5,10 +5,6 @@
  * approximate. Rows are taken in slices, which limits that memory. */
 #include "optimal/block_descent.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/error.h"
 #include "base/split.h"
 #include "number/gguf_scales.h"
 #include "quantize/gguf_numbers.h"

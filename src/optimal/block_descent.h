@@ -5,7 +5,6 @@
  * optimal/code_descent.h. The bytes of scales and minima stay. */
 #pragma once
 
-#include "number/gguf_type.h"
 #include "optimal/code_descent.h"
 
 struct block_descent {

@@ -7,13 +7,9 @@
 #include "optimal/code_descent.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "base/split.h"
-#include "number/convert.h"
 
 enum {
     TILE = 128,                 /* rows; one Gram's stride serves both of its matrices */

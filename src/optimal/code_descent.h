@@ -6,14 +6,8 @@
  * blocks of QOBS_ROUND_COLUMNS. Rows are independent. Columns without H_jj keep their codes. */
 #pragma once
 
-#include <string.h>
-
-#include "kernels/kernels.h"
-#include "measure/gram.h"
 #include "plan/row_list.h"
 #include "number/convert.h"
-#include "number/format.h"
-#include "number/number.h"
 #include "optimal/optimal.h"
 
 struct code_descent {

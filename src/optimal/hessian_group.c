@@ -3,12 +3,6 @@
 
 #include "optimal/hessian_search.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "number/grid.h"
-#include "number/number.h"
-
 enum { E2M1_LEVELS = 8 };
 
 static const float e2m1_level[E2M1_LEVELS] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};

@@ -8,11 +8,6 @@
  * All errors here are divided by the largest entry of H. */
 #include "optimal/hessian_search.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "number/number.h"
-
 enum { LANES = QOBS_HESSIAN_SCALES, SIDE = QOBS_HESSIAN_SIDE };
 
 /* ---- The factor -------------------------------------------------------------------------------------------------- */

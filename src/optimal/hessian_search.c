@@ -3,9 +3,6 @@
 
 #include "optimal/hessian_search.h"
 
-#include <string.h>
-
-#include "base/error.h"
 #include "base/split.h"
 #include "plan/block_reader.h"
 

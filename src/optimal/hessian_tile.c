@@ -4,8 +4,6 @@
 /* The search of a tile of rows. Each group gets the scale with its smallest error, without the other groups. Blocks of
  * several groups go on with coordinate descent over the scales of a row: errors of different groups may cancel, as in
  * GPTQ, but weights stay rounded to nearest. */
-#include <math.h>
-#include <string.h>
 
 #include "optimal/hessian_search.h"
 

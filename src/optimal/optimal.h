@@ -10,13 +10,10 @@
  */
 #pragma once
 
-#include "kernels/kernels.h"
 #include "measure/gram.h"
 #include "number/grid.h"
-#include "base/runtime.h"
 #include "measure/importance.h"
 #include "plan/plan.h"
-#include "stages/range_params.h"
 
 /* ---- Result ------------------------------------------------------------------------------------------------------ */
 

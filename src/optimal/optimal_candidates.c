@@ -2,9 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The candidates of a group, and the groups that are not searched. */
-#include <math.h>
 
-#include "number/grid.h"
 #include "optimal/optimal.h"
 
 /* Below this scale of the range there is no search. */

@@ -6,9 +6,7 @@
  *   free       limits only add to the error: that of quantized numbers without limits is a bound, of every zero point
  *   doubling   twice a scale that clips nothing is not better, because its numbers are a part of the others
  * Errors without limits are those of a curve over all scales (optimal_curve of the kernels). */
-#include <math.h>
 
-#include "number/number.h"
 #include "optimal/optimal.h"
 
 /* Candidates whose errors are known up to some slack. Those that may win are decided by their errors, which are then

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "optimal/optimal.h"
-
-#include <math.h>
-#include <string.h>
-
-#include "base/error.h"
 #include "base/split.h"
 #include "plan/block_reader.h"
 #include "optimal/hessian_search.h"
 #include "number/convert.h"
-#include "number/number.h"
 #include "stages/range_rule.h"
 
 const struct range_ops qobs_range_mse_optimal = {.optimal =

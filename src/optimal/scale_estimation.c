@@ -6,9 +6,7 @@
  * the group, weighted by the largest magnitudes of the activations. It replaces the scale unless its error is larger.
  * Codes are those of the best scale so far, and then those of shrunk scales. Candidates have the bits of numpy's
  * float32. The error e^T H e is double; upstream's comes from float32 products with the activations. */
-#include <math.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "stages/range_rule.h"

@@ -5,8 +5,6 @@
  * than elements, each element is read for all qparams of a block before the next one. */
 #include "plan/block_reader.h"
 
-#include <string.h>
-
 #include "base/split.h"
 #include "number/native.h"
 #include "plan/row_list.h"

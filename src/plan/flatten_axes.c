@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Model-Optimizer, ai-edge-quantizer and NNCF: dimensions are kept or reduced, and the last one may have groups. */
-#include "base/error.h"
 #include "plan/make_plan.h"
 
 /* ---- Model-Optimizer --------------------------------------------------------------------------------------------- */

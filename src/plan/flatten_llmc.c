@@ -3,7 +3,6 @@
 
 /* llm-compressor's flatten_for_calibration (observers/helpers.py), present form and the one of October 2025, which does
  * not pad blocks. */
-#include "base/error.h"
 #include "plan/make_plan.h"
 
 static int fail_strategy(const struct granularity_params *params, qobs_error *error)

@@ -3,7 +3,6 @@
 
 /* AMD Quark's observers: an axis is swapped with the first (channels) or the last one (groups, blocks); the order of
  * the others stays. */
-#include "base/error.h"
 #include "plan/make_plan.h"
 
 /* The dimensions of value in the order they have after ch_axis and dimension `place` are swapped. */

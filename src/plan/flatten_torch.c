@@ -3,7 +3,6 @@
 
 /* torch.ao's and torchao's observers. In torch.ao per tensor reduces everything to a 0-dimensional range, and per
  * channel everything but ch_axis. */
-#include "base/error.h"
 #include "plan/make_plan.h"
 
 static int flatten_tensor(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)

@@ -7,9 +7,6 @@
 
 #include <string.h>
 
-#include "base/error.h"
-#include "stages/granularity.h"
-
 /* ---- Axes, and the shapes that follow from them ---------------------------------------------------------------------
  */
 

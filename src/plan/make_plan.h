@@ -5,7 +5,6 @@
 #pragma once
 
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 /* The building blocks of granularity rules: they append axes to a plan that has a value but no axes yet. */
 

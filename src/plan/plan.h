@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/runtime.h"
-#include "base/tensor.h"
 #include "stages/granularity.h"
 
 enum axis_role {

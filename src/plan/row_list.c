@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "base/error.h"
 #include "qobs/experimental.h"
 
 void qobs_rows_of_view(const struct view *v, const struct kernel_table *kernels, struct row_list *rows)

@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "plan/row_list.h"

@@ -3,12 +3,7 @@
 
 #include "quantize/fake_quantize.h"
 
-#include <math.h>
-
-#include "base/error.h"
-#include "quantize/qparam_view.h"
 #include "number/grid.h"
-#include "number/native.h"
 #include "number/round.h"
 
 int qobs_amax_factors(const struct amax_numbers *numbers, const void *amax, qobs_dtype dtype, int64_t n, float *factor,

@@ -3,8 +3,6 @@
 
 #include "quantize/gguf_numbers.h"
 
-#include <string.h>
-
 #include "number/gguf_scales.h"
 
 /* Bits of codes that lie side by side in bytes; see struct gguf_plane. Compilers make vectors of the inner loop. */

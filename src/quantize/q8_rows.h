@@ -5,7 +5,6 @@
 #pragma once
 
 #include "kernels/kernels.h"
-#include "number/q8_block.h"
 
 struct q8_rows {
     enum q8_block block;

@@ -4,11 +4,7 @@
 /* Reads scales and zero points of any dtype in the arithmetic upstream uses for the dtype of x. */
 #include "quantize/qparam_view.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "base/error.h"
-#include "base/tensor.h"
 #include "number/format.h"
 #include "number/native.h"
 

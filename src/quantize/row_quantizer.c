@@ -5,12 +5,10 @@
 
 #include <string.h>
 
-#include "base/build.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "plan/make_plan.h"
 #include "measure/accumulators.h"
-#include "measure/reduce.h"
 #include "quantize/q8_rows.h"
 
 enum { CELL_BYTES = 1 << 14 }; /* of x; with its codes it stays in L1 until it has been read twice */

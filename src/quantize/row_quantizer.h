@@ -8,7 +8,6 @@
 #pragma once
 
 #include "stages/formula.h"
-#include "plan/loops.h"
 #include "quantize/fake_quantize.h"
 #include "measure/reduce.h"
 

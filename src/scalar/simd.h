@@ -7,11 +7,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "number/multiply_add.h"
-#include "number/number.h"
 #include "scalar/tuning.h"
 #include "templates/inline.h"
 #ifdef QOBS_SLEEF

@@ -3,10 +3,6 @@
 
 #include "search/search_errors.h"
 
-#include <float.h>
-#include <math.h>
-#include <string.h>
-
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "number/grid.h"

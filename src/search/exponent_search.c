@@ -4,10 +4,7 @@
 /* Quark's PerBlockMXDiffsObserver. The first candidate of a block is 2^(ceil(log2(amax)) - emax) with the amax of all
  * batches; each further one has the exponent below, `scope` of them. The one with the smallest squared error on the
  * last batch wins. */
-#include <math.h>
 
-#include "base/error.h"
-#include "base/tensor.h"
 #include "number/convert.h"
 #include "number/exponent.h"
 #include "number/native.h"

@@ -7,9 +7,7 @@
 #include "search/grid_search.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "measure/reduce.h"
 #include "base/split.h"
 

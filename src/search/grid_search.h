@@ -8,12 +8,7 @@
  * errors differ by less than about 2e-7, the choice may therefore differ from upstream. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "stages/range_rule.h"
 #include "plan/block_reader.h"
-#include "qobs/plan.h"
 #include "search/search_errors.h"
 
 /* The arguments of a grid search. */

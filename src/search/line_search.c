@@ -6,7 +6,6 @@
  * double. */
 #include <math.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "number/convert.h"

@@ -3,10 +3,6 @@
 
 #include "search/search_errors.h"
 
-#include <math.h>
-
-#include "base/error.h"
-#include "number/convert.h"
 #include "number/grid.h"
 #include "number/multiply_add.h"
 #include "quantize/fake_quantize.h"

@@ -11,12 +11,10 @@
  * processor. The state's ranges become (-c, c). */
 #include <math.h>
 
-#include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "number/convert.h"
 #include "number/number.h"
-#include "measure/importance.h"
 #include "plan/block_reader.h"
 #include "stages/range_rule.h"
 #include "search/pairwise.h"

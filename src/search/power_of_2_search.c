@@ -5,7 +5,6 @@
  * power-of-two scales, times 4, 2, 1, 1/2 and 1/4, the same factor for all qparams. The one with the smallest squared
  * error over all elements of the batch is counted in the mode of all batches. */
 #include <math.h>
-#include <string.h>
 
 #include "measure/accumulators.h"
 #include "plan/plan.h"

@@ -7,13 +7,9 @@
 
 #include <float.h>
 
-#include "base/runtime.h"
-#include "stages/range_params.h"
 #include "stages/range_rule.h"
-#include "kernels/kernels.h"
 #include "measure/gram.h"
 #include "number/number.h"
-#include "qobs/qobs.h"
 #include "search/search_record.h"
 
 /* The unit 2^(-prescale_exp * norm - sum_exp) is a product of two table entries. */

@@ -3,11 +3,8 @@
 
 /* Tables of |e|^norm for kernels. With e = m * 2^x and 1 <= m < 2 it is m^norm * 2^(norm * x): a polynomial in -m times
  * a table entry. */
-#include <float.h>
 #include <math.h>
 
-#include "base/error.h"
-#include "number/number.h"
 #include "search/search_errors.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>

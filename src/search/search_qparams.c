@@ -7,12 +7,9 @@
  * one table. */
 #include "search/grid_search.h"
 
-#include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "number/convert.h"
-#include "number/number.h"
 
 enum { WORKSPACE_ELEMENTS = QOBS_SEARCH_LANES * QOBS_SEARCH_FEW };
 

@@ -4,10 +4,7 @@
 /* The result of a search of one batch: the chosen candidate of every qparam and its error. */
 #pragma once
 
-#include "base/runtime.h"
-#include "base/tensor.h"
 #include "measure/importance.h"
-#include "stages/range_params.h"
 
 struct search_record {
     size_t qparams;              /* 0: nothing has been searched */

@@ -3,13 +3,8 @@
 
 #include "search/grid_search.h"
 
-#include <float.h>
-
-#include "base/error.h"
-#include "number/convert.h"
 #include "number/native.h"
 #include "quantize/qparam_view.h"
-#include "search/search_errors.h"
 
 #define NATIVE_BODY "search/shrink.inl.h"
 #include "number/native_each.inl.h"

@@ -5,7 +5,6 @@
  * reads the members of its own structure only. */
 #pragma once
 
-#include "kernels/kernels.h"
 #include "number/format.h"
 #include "stages/formula.h"
 #include "stages/reduction.h"

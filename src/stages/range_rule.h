@@ -11,10 +11,6 @@
  * its state, because both may fail. It calls search after it has accumulated the batch. */
 #pragma once
 
-#include "base/runtime.h"
-#include "base/tensor.h"
-#include "qobs/plan.h"
-#include "stages/formula.h"
 #include "stages/range_params.h"
 
 struct gram;          /* measure/gram.h */

@@ -6,10 +6,8 @@
 #pragma once
 
 #include "stages/accumulator.h"
-#include "stages/formula.h"
 #include "stages/granularity.h"
 #include "stages/range_rule.h"
-#include "stages/reduction.h"
 
 /* The source of the global scale of tensor_group. */
 enum global_source {
