@@ -38,8 +38,7 @@ static void count(const struct weight_histograms *w, const struct qparam_block *
     const double per_unit = bins_per_unit(h);
     memset(h->mass, 0, h->bins * sizeof *h->mass);
     for (int64_t at = 0; at < block->elements; at += BLOCK_ELEMENTS) {
-        const size_t n = (size_t)(block->elements - at < BLOCK_ELEMENTS ? block->elements - at : BLOCK_ELEMENTS);
-        qobs_block_read(block, w->plan.dtype, w->args->value->data, at, n, x);
+        const size_t n = qobs_block_read(block, w->plan.dtype, w->args->value->data, at, block->elements, false, x);
         for (size_t i = 0; i < n; i++)
             h->mass[numpy_bin(h, per_unit, (double)fabsf(x[0][i]))]++;
     }

@@ -80,13 +80,12 @@ static int check_blocks(const struct view *h, const struct gram *gram, bool *sym
 
 /* ---- Rounding ---------------------------------------------------------------------------------------------------- */
 
-enum { PASSES = 4, MOST_PASSES = 100 };
-
-static int check_numbers(const qobs_round_args *a, qobs_error *error)
+int qobs_check_round(int passes, const qobs_round_report *report, qobs_error *error)
 {
-    if (a->passes < 0 || a->passes > MOST_PASSES)
-        return qobs_invalid(error, "passes: is %d, allowed are 0 to %d", a->passes, MOST_PASSES);
-    return QOBS_OK;
+    enum { MOST_PASSES = 100 };
+    if (passes < 0 || passes > MOST_PASSES)
+        return qobs_invalid(error, "passes: is %d, allowed are 0 to %d", passes, MOST_PASSES);
+    return report ? out_check("report", report, SIZE_THROUGH(qobs_round_report, passes), error) : QOBS_OK;
 }
 
 int qobs_open_hessian(struct code_descent *c, const qobs_tensor *hessian, int64_t count, int64_t columns, int64_t group,
@@ -179,7 +178,7 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
                              .kernels = qobs_kernels_active(),
                              .passes = a->passes > 0             ? a->passes
                                        : own.rounding_passes > 0 ? own.rounding_passes
-                                                                 : PASSES,
+                                                                 : ROUND_PASSES,
                              .dampening = own.dampening,
                              .codes = a->codes};
     const struct quantizer *const q = &rule->quantizer;
@@ -215,9 +214,7 @@ int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
     qobs_plan plan;
     struct code_descent_result result = {0};
     RETURN_IF_FAILED(ARGS_READ(qobs_round_args, &a, args, runtime, error));
-    RETURN_IF_FAILED(check_numbers(&a, error));
-    if (a.report)
-        RETURN_IF_FAILED(out_check("report", a.report, SIZE_THROUGH(qobs_round_report, passes), error));
+    RETURN_IF_FAILED(qobs_check_round(a.passes, a.report, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(qobs_config_check(a.config, error));
     RETURN_IF_FAILED(qobs_require_scheme(a.config, error));

@@ -215,8 +215,6 @@ static int check_search(const char *search, bool *optimal, qobs_error *error)
 
 /* ---- Rounding by descent ----------------------------------------------------------------------------------------- */
 
-enum { PASSES = 4, MOST_PASSES = 100 };
-
 /* Errors of columns cancel in the tokens of H better than in others, the more so the fewer these are. The rule was
  * found with two models, three kinds of text and 0.7 to 64 tokens a column (docs/gguf.md). */
 static double shrinkage_of(int64_t columns, int64_t tokens)
@@ -230,11 +228,8 @@ static int open_descent(const qobs_gguf_quantize_args *a, const struct block_mat
                         struct view *h, qobs_error *error)
 {
     b->type = m->type;
-    b->common.passes = a->passes > 0 ? a->passes : PASSES;
-    if (a->passes < 0 || a->passes > MOST_PASSES)
-        return qobs_invalid(error, "passes: is %d, allowed are 0 to %d", a->passes, MOST_PASSES);
-    if (a->report)
-        RETURN_IF_FAILED(out_check("report", a->report, SIZE_THROUGH(qobs_round_report, passes), error));
+    b->common.passes = a->passes > 0 ? a->passes : ROUND_PASSES;
+    RETURN_IF_FAILED(qobs_check_round(a->passes, a->report, error));
     if (!a->hessian)
         return QOBS_OK;
     if (!QOBS_HAS(optimal) || !qobs_block_codes_descend(m->type))

@@ -114,8 +114,8 @@ static void mean_of_block(void *argument, size_t index)
     FP_SCOPE;
     qobs_block_at(&m->blocks, index, &block);
     for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
-        const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
-        qobs_block_read(&block, m->batch->plan->dtype, m->batch->data, first, n, x);
+        const size_t n =
+            qobs_block_read(&block, m->batch->plan->dtype, m->batch->data, first, block.elements, false, x);
         for (int q = 0; q < block.qparams; q++)
             counted[q] += add_elements(m, x[q], n, lane[q]);
     }

@@ -128,11 +128,9 @@ static void read_group(const struct estimation *s, const struct qparam_block *bl
     float x[1][BLOCK_ELEMENTS];
     const bool ignore = s->search->params->nonfinite == NONFINITE_IGNORE;
     for (int64_t at = 0; at < block->elements; at += BLOCK_ELEMENTS) {
-        const int64_t left = block->elements - at;
-        const size_t n = (size_t)(left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS);
-        qobs_block_read(block, s->search->plan->dtype, s->search->data, at, n, x);
-        for (size_t i = 0; i < n; i++)
-            g->w[at + (int64_t)i] = ignore && !isfinite(x[0][i]) ? 0 : x[0][i];
+        const size_t n =
+            qobs_block_read(block, s->search->plan->dtype, s->search->data, at, block->elements, ignore, x);
+        memcpy(g->w + at, x[0], n * sizeof x[0][0]);
     }
     g->n = (size_t)block->elements;
 }

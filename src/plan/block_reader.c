@@ -149,16 +149,21 @@ void qobs_block_at(const struct qparam_blocks *s, size_t index, struct qparam_bl
 #define NATIVE_BODY "plan/block_reader.inl.h"
 #include "number/native_each.inl.h"
 
-void qobs_block_read(const struct qparam_block *b, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                     float out[][BLOCK_ELEMENTS])
+size_t qobs_block_read(const struct qparam_block *b, qobs_dtype dtype, const unsigned char *data, int64_t first,
+                       int64_t end, bool finite_only, float out[][BLOCK_ELEMENTS])
 {
     const int64_t stride = b->stride[b->axes - 1];
+    const size_t n = (size_t)(end - first < BLOCK_ELEMENTS ? end - first : BLOCK_ELEMENTS);
     for (size_t done = 0, length; done < n; done += length) {
         int64_t offset, inner;
         length = run_at(b, first + (int64_t)done, n - done, &offset, &inner);
         const unsigned char *x = data + offset + inner * stride;
         FOR_NATIVE(dtype, read_run, b, x, stride, length, done, out)
     }
+    for (int q = 0; finite_only && q < b->qparams; q++)
+        for (size_t i = 0; i < n; i++)
+            out[q][i] = isfinite(out[q][i]) ? out[q][i] : 0;
+    return n;
 }
 
 enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 /* chunks */ };
@@ -199,11 +204,9 @@ void qobs_element_reader_open(struct element_reader *r, const qobs_plan *plan, c
 
 bool qobs_element_reader_next(struct element_reader *r)
 {
-    const int64_t left = r->to - r->from;
-    if (left <= 0)
+    if (r->to <= r->from)
         return false;
-    r->n = (size_t)(left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS);
-    qobs_block_read(&r->block, r->dtype, r->data, r->from, r->n, r->x);
+    r->n = qobs_block_read(&r->block, r->dtype, r->data, r->from, r->to, false, r->x);
     r->from += (int64_t)r->n;
     return true;
 }

@@ -43,9 +43,10 @@ struct qparam_blocks {
 void qobs_blocks_of(struct qparam_blocks *blocks, const qobs_plan *plan, int most);
 void qobs_block_at(const struct qparam_blocks *blocks, size_t index, struct qparam_block *block);
 
-/* Reads elements first to first + n <= BLOCK_ELEMENTS of qparam i of a block into out[i]. F64 is rounded once. */
-void qobs_block_read(const struct qparam_block *block, qobs_dtype dtype, const unsigned char *data, int64_t first,
-                     size_t n, float out[][BLOCK_ELEMENTS]);
+/* Reads elements of qparam i of a block into out[i], from `first` on: BLOCK_ELEMENTS, or up to `end`; returns how many.
+ * F64 is rounded once. finite_only: NaN and infinities become 0. */
+size_t qobs_block_read(const struct qparam_block *block, qobs_dtype dtype, const unsigned char *data, int64_t first,
+                       int64_t end, bool finite_only, float out[][BLOCK_ELEMENTS]);
 
 /* A task of a search is a block. With few blocks it is a part of the elements of each qparam of a block: the sums of a
  * part are private and then added in an order that depends on the shape alone. */

@@ -259,13 +259,12 @@ static void search_part(void *argument, size_t index)
     const size_t part = qobs_block_task_at(&s->tasks, index, &b.block, &from, &end);
     prepare(c, &b);
     for (int64_t first = from; first < end; first += s->chunk) {
-        const size_t n = (size_t)(end - first < s->chunk ? end - first : s->chunk);
-        qobs_block_read(&b.block, plan->dtype, s->batch->data, first, n, values);
+        const int64_t after = end - first < s->chunk ? end : first + s->chunk;
+        const size_t n =
+            qobs_block_read(&b.block, plan->dtype, s->batch->data, first, after, s->ignore_nonfinite, values);
         if (s->weight)
             load_weights(&b.block, s->weight, first, n, weight);
         for (int i = 0; i < b.block.qparams; i++) {
-            for (size_t j = 0; s->ignore_nonfinite && j < n; j++)
-                values[i][j] = isfinite(values[i][j]) ? values[i][j] : 0;
             pad(n, values[i]);
             add_errors(s, &b, i, first, values[i], s->weight ? weight : NULL, n);
         }

@@ -205,10 +205,7 @@ static void search_part(void *argument, size_t index)
         c.n = n - first < TOGETHER ? n - first : TOGETHER;
         prepare(s, block.qparam, first, &c);
         for (int64_t at = from; at < end; at += BLOCK_ELEMENTS) {
-            const size_t count = (size_t)(end - at < BLOCK_ELEMENTS ? end - at : BLOCK_ELEMENTS);
-            qobs_block_read(&block, s->batch->plan->dtype, s->batch->data, at, count, x);
-            for (size_t k = 0; ignore && k < count; k++)
-                x[0][k] = isfinite(x[0][k]) ? x[0][k] : 0;
+            const size_t count = qobs_block_read(&block, s->batch->plan->dtype, s->batch->data, at, end, ignore, x);
             add_errors(s, &c, x[0], count);
         }
         for (size_t i = 0; i < c.n; i++)

@@ -49,23 +49,20 @@ struct octav_reader {
     float leaf[1][BLOCK_ELEMENTS]; /* blocks whose runs have several elements have one qparam */
 };
 
-static void read_elements(struct octav_reader *r, int64_t first, size_t n, float out[][BLOCK_ELEMENTS])
+static size_t read_elements(struct octav_reader *r, int64_t first, int64_t end, float out[][BLOCK_ELEMENTS])
 {
     const struct search_batch *b = r->search->batch;
-    qobs_block_read(&r->block, b->plan->dtype, b->data, first, n, out);
-    for (int q = 0; q < r->block.qparams && r->search->state->params->nonfinite == NONFINITE_IGNORE; q++)
-        for (size_t i = 0; i < n; i++)
-            out[q][i] = isfinite(out[q][i]) ? out[q][i] : 0;
+    return qobs_block_read(&r->block, b->plan->dtype, b->data, first, end,
+                           r->search->state->params->nonfinite == NONFINITE_IGNORE, out);
 }
 
 static bool read_next(struct octav_reader *r)
 {
     r->from += (int64_t)r->n;
-    const int64_t left = r->block.elements - r->from;
-    r->n = (size_t)(left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS);
-    if (left > 0)
-        read_elements(r, r->from, r->n, r->x);
-    return left > 0;
+    if (r->from >= r->block.elements)
+        return false;
+    r->n = read_elements(r, r->from, r->block.elements, r->x);
+    return true;
 }
 
 static void open_block(struct octav_reader *r, const struct octav_search *search, size_t index)
@@ -88,7 +85,7 @@ static float pairwise_sum(struct octav_reader *r, int qparam, int64_t first, int
     }
     if (first >= r->from)
         return pairwise_leaf_f32(r->x[qparam] + (first - r->from), (size_t)n);
-    read_elements(r, first, (size_t)n, r->leaf);
+    read_elements(r, first, first + n, r->leaf);
     return pairwise_leaf_f32(r->leaf[0], (size_t)n);
 }
 

@@ -131,11 +131,9 @@ static void read_order(const struct oscar_search *s, const struct qparam_block *
     float x[1][BLOCK_ELEMENTS];
     const bool ignore = s->state->params->nonfinite == NONFINITE_IGNORE;
     for (int64_t at = 0; at < block->elements; at += BLOCK_ELEMENTS) {
-        const int64_t left = block->elements - at;
-        const size_t n = (size_t)(left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS);
-        qobs_block_read(block, s->batch->plan->dtype, s->batch->data, at, n, x);
+        const size_t n = qobs_block_read(block, s->batch->plan->dtype, s->batch->data, at, block->elements, ignore, x);
         for (size_t i = 0; i < n; i++)
-            order[at + (int64_t)i] = order_of(ignore && !isfinite(x[0][i]) ? 0 : x[0][i], (uint64_t)at + i);
+            order[at + (int64_t)i] = order_of(x[0][i], (uint64_t)at + i);
     }
 }
 
