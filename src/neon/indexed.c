@@ -4,11 +4,4 @@
 /* NEON minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
 #include "neon/simd.h"
 
-#define WIDTH 16
-#include "templates/indexed.inl.h"
-#define WIDTH 32
-#include "templates/indexed.inl.h"
-#define WIDTH 64
-#include "templates/indexed.inl.h"
-
-#include "templates/indexed_entries.inl.h"
+#include "templates/indexed_all.inl.h"

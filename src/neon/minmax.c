@@ -4,11 +4,4 @@
 /* NEON minimum and maximum; contract and limits in templates/minmax.inl.h. */
 #include "neon/simd.h"
 
-#define WIDTH 16
-#include "templates/minmax.inl.h"
-#define WIDTH 32
-#include "templates/minmax.inl.h"
-#define WIDTH 64
-#include "templates/minmax_plain.inl.h"
-
-#include "templates/minmax_entries.inl.h"
+#include "templates/minmax_all.inl.h"

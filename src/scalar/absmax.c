@@ -5,11 +5,4 @@
  * Accumulators: one integer of bits without the sign; counts 64 bits; element by element, so there is no tail. */
 #include "scalar/tuning.h"
 
-#define WIDTH 16
-#include "templates/absmax_plain.inl.h"
-#define WIDTH 32
-#include "templates/absmax_plain.inl.h"
-#define WIDTH 64
-#include "templates/absmax_plain.inl.h"
-
-#include "templates/absmax_entries.inl.h"
+#include "templates/absmax_all.inl.h"
