@@ -4,12 +4,4 @@
 /* AVX-512 range search; contract and limits in templates/search_errors.inl.h. */
 #include "avx512/simd.h"
 
-#include "templates/search_errors.inl.h"
-
-#include "templates/search_load.inl.h"
-
-#include "templates/search_native.inl.h"
-
-#include "templates/search_row_sums.inl.h"
-
-#include "templates/search_shrink.inl.h"
+#include "templates/search_all.inl.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Minimum and maximum of every element width with their slots; included by src/ISA/minmax.c after its simd.h, or tuning.h without
- * vectors. F64 is plain C. */
+/* Minimum and maximum of every element width with their slots; included by src/ISA/minmax.c after its simd.h, or
+ * tuning.h without vectors. F64 is plain C. */
 #ifdef VEC_REGISTERS
 #define BODY "templates/minmax.inl.h"
 #else
