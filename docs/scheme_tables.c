@@ -189,7 +189,8 @@ static void put_dialect(const struct dialect_row *d, const struct dialect_form *
         stop(&f);
     const struct runtime_row *runtime = runtime_find(config.groups);
     if (form->preset)
-        printf("| %s | %s: %s | ", d->name, form->preset, form->algorithm);
+        printf("| %s | %s%s%s | ", d->name, form->preset, form->algorithm ? ": " : "",
+               form->algorithm ? form->algorithm : "");
     else
         printf("| %s | int%d%s | ", d->name, bits, symmetric ? "" : " with zero points");
     put_tensors(config.groups);

@@ -5,8 +5,8 @@
 
     clients_dialects.py QOBS
 
-Python is that of vLLM. A small Llama is quantized to W4A16 and W4A16_ASYM, once plainly and once from the output of the
-first, by convert. vLLM's own loaders and kernels run it. Ends with `N passed, N failed`.
+Python is that of vLLM. A small Llama is quantized to W4A16, W4A16_ASYM and FP8_BLOCK, once plainly and once from the
+output of the first, by convert. vLLM's own loaders and kernels run it. Ends with `N passed, N failed`.
 """
 import json
 import os
@@ -49,7 +49,7 @@ def main():
     make("model")
     np.save("tokens.npy", np.random.default_rng(56).integers(0, V, (3, 40)))
     found = {}
-    for scheme, dialects in (("W4A16", ("awq", "gptq", "gptq-v2")), ("W4A16_ASYM", ("awq",))):
+    for scheme, dialects in (("W4A16", ("awq", "gptq", "gptq-v2")), ("W4A16_ASYM", ("awq",)), ("FP8_BLOCK", ("fp8",))):
         base = f"ct-{scheme}"
         cli.equal(cli.run("quantize", "model", "--scheme", scheme, "-o", base).returncode, 0, base)
         found[base] = None

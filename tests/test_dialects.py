@@ -479,6 +479,33 @@ MODELOPT = {
     "MXFP8": ("MXFP8", 32, [256, 16], {"dynamic": False, **MX}, {"dynamic": True, **MX})}
 
 
+def test_fp8():
+    """DeepSeek's names and configuration; codes and scales are those of compressed-tensors, and audit reads them."""
+    weight = b"".join(struct.pack("<f", (b - 128) / 97)[2:] for b in random_bytes("down", 256 * 512))
+    make("in", {f"{MODULE}.weight": ("BF16", [256, 512], weight), "lm_head.weight": ("BF16", [64, 512], bytes(65536))},
+         torch_dtype="bfloat16")
+    for path, dialect in (("packed", "compressed-tensors"), ("out", "fp8")):
+        p = quantize("in", "-o", path, "--dialect", dialect, scheme="FP8_BLOCK")
+        equal(p.returncode, 0, f"FP8_BLOCK, {dialect}: {p.stderr}")
+    out, want = st_raw("out/model.safetensors"), st_raw("packed/model.safetensors")
+    equal(out[f"{MODULE}.weight"], want[f"{MODULE}.weight"], "fp8: codes")
+    scale = out.pop(f"{MODULE}.weight_scale_inv")
+    equal((scale[:2], floats(scale)), (("F32", [2, 4]), floats(want[f"{MODULE}.weight_scale"])), "fp8: scales")
+    equal({n for n in out if n.startswith(MODULE)}, {f"{MODULE}.weight"}, "fp8: names of tensors")
+    equal(json.loads(cli.read("out/config.json"))["quantization_config"],
+          {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+           "modules_to_not_convert": ["lm_head"]}, "fp8: the configuration")
+    p = cli.run("audit", "out", "--against", "in")
+    check(p.returncode == 0 and "1 quantized layers, 0 findings" in p.stdout and "nearest: 0 of 131072" in p.stdout,
+          "fp8: audit", p.stdout + p.stderr)
+    broken = st_raw("out/model.safetensors")
+    del broken[f"{MODULE}.weight_scale_inv"]
+    write("out/model.safetensors", cli.st_bytes(broken))
+    os.remove("out/model.safetensors.index.json")
+    p = cli.run("audit", "out")
+    check(p.returncode == 3 and "has no weight_scale_inv" in p.stdout + p.stderr, "fp8: no scales", p.stdout + p.stderr)
+
+
 def modelopt_configuration(algorithm, size, weights, inputs, kv_cache):
     """config.json's member and the contents of hf_quant_config.json."""
     group = {**({"input_activations": inputs} if inputs else {}), "weights": weights, "targets": ["Linear"]}
@@ -566,11 +593,13 @@ def test_dialect_refusals():
     plain = {MODULE + ".weight": tensor([64, 128], 1)}
     for what, tensors, config, command, options, words in (
             ("an unknown dialect", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "aqw"),
-             ("dialect", "'aqw'", "compressed-tensors, awq, gptq, gptq-v2, modelopt", "did you mean 'awq'")),
+             ("dialect", "'aqw'", "compressed-tensors, awq, gptq, gptq-v2, fp8, modelopt", "did you mean 'awq'")),
             ("FP8", plain, None, "quantize", ("--scheme", "FP8_DYNAMIC", "--dialect", "awq"), ("awq", "FP8_DYNAMIC")),
             ("activations", plain, None, "quantize", ("--scheme", "W4A8", "--dialect", "gptq"), ("gptq", "W4A8")),
             ("5 bits", plain, None, "quantize", ("--scheme", "W4A16", "--set", "num_bits=5", "--set", "group_size=32",
                                                  "--dialect", "gptq"), ("gptq", "2, 3, 4, 8")),
+            ("per tensor", plain, None, "quantize", ("--scheme", "FP8_DYNAMIC", "--dialect", "fp8"),
+             ("fp8 does not store FP8_DYNAMIC", "FP8_BLOCK")),
             ("integers", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "modelopt"),
              ("modelopt does not store W4A16", "FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP8")),
             ("a release", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "awq", "--compat",

@@ -27,8 +27,8 @@ ROWS, COLUMNS = 128, 256
 INTEGERS = ("W4A16", "W4A16_ASYM")
 SCHEMES = {"compressed-tensors": (*INTEGERS, "W8A16", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4A16",
                                   "MXFP6A16", "MXFP8A16"),
-           "modelopt": ("FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP8"), "awq": INTEGERS, "gptq": INTEGERS,
-           "gptq-v2": INTEGERS}
+           "modelopt": ("FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP8"), "fp8": ("FP8_BLOCK",),
+           "awq": INTEGERS, "gptq": INTEGERS, "gptq-v2": INTEGERS}
 
 
 # ---- A reader of all spellings ---------------------------------------------------------------------------------------
@@ -153,7 +153,8 @@ WRITTEN = (("int4", "compressed-tensors", "W4A16"), ("int4 with zero points", "c
            ("int8 by channels", "compressed-tensors", "W8A8"), ("packed int8", "compressed-tensors", "W8A16"),
            ("FP8 by channels", "compressed-tensors", "FP8_DYNAMIC"), ("FP8 by channels", "modelopt", "FP8_DYNAMIC"),
            ("FP8 by blocks", "compressed-tensors", "FP8_BLOCK"), ("FP8 by blocks", "modelopt", "FP8_BLOCK"),
-           ("NVFP4", "compressed-tensors", "NVFP4A16"), ("NVFP4", "modelopt", "NVFP4A16"),
+           ("FP8 by blocks", "fp8", "FP8_BLOCK"), ("NVFP4", "compressed-tensors", "NVFP4A16"),
+           ("NVFP4", "modelopt", "NVFP4A16"),
            ("MXFP4", "compressed-tensors", "MXFP4A16"), ("MXFP6", "compressed-tensors", "MXFP6A16"),
            ("MXFP8", "compressed-tensors", "MXFP8A16"), ("MXFP8", "modelopt", "MXFP8"))
 

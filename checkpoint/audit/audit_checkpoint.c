@@ -105,10 +105,11 @@ static int read_configuration(struct audit *audit, struct fail *f)
         return INVALID(f, "%s: is not quantized: %s has no quantization_config; audit reads what quantize writes",
                        m->tree.root, m->config_path);
     if (!audit->maker && strcmp(json_text_of(config, "quant_method"), DIALECT_DEFAULT) != 0)
-        return INVALID(f,
-                       "%s/%s: quantization_config: quant_method is %s; compressed-tensors, modelopt, quark, awq, gptq "
-                       "and auto-round are read",
-                       m->tree.root, m->config_path, JSON_WORDS(json_get(config, "quant_method")));
+        return INVALID(
+            f,
+            "%s/%s: quantization_config: quant_method is %s; compressed-tensors, modelopt, quark, awq, gptq, "
+            "auto-round and fp8 with a weight_block_size are read",
+            m->tree.root, m->config_path, JSON_WORDS(json_get(config, "quant_method")));
     return quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f);
 }
 

@@ -59,11 +59,18 @@ void audit_note(struct audit *audit, const char *format, ...)
 
 const char *audit_part_name(const struct audit *audit, const char *part)
 {
-    static const char *const names[][2] = {
-        {"weight_packed", "weight"}, {"weight_global_scale", "weight_scale_2"}, {"input_global_scale", "input_scale"}};
+    static const struct {
+        bool fp8;
+        const char *part, *name;
+    } names[] = {{false, "weight_packed", "weight"},
+                 {false, "weight_global_scale", "weight_scale_2"},
+                 {false, "input_global_scale", "input_scale"},
+                 {true, "weight_packed", "weight"},
+                 {true, "weight_scale", "weight_scale_inv"}};
+    const bool fp8 = audit->maker && strcmp(audit->maker, STATED_FP8) == 0;
     for (size_t i = 0; audit->maker && i < sizeof names / sizeof *names; i++)
-        if (strcmp(part, names[i][0]) == 0)
-            return names[i][1];
+        if (fp8 == names[i].fp8 && strcmp(part, names[i].part) == 0)
+            return names[i].name;
     return part;
 }
 
@@ -99,7 +106,7 @@ bool audit_ignores(const struct quant_matchers *targets, const char *name, size_
 /* Returns the length of the module if the tensor is a scale or a weight; 0: neither. */
 static size_t module_of(const char *name)
 {
-    static const char *const endings[] = {".weight_scale", ".weight_packed", ".weight"};
+    static const char *const endings[] = {".weight_scale", ".weight_scale_inv", ".weight_packed", ".weight"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (ends_with(name, endings[i]))
             return strlen(name) - strlen(endings[i]);
@@ -171,7 +178,7 @@ static bool belongs(struct audit *audit, const struct quant_matchers *t, struct 
 static void check_names(struct audit *audit)
 {
     const char *known = audit->maker
-                            ? "weight weight_scale weight_scale_2 input_scale output_scale"
+                            ? "weight weight_scale weight_scale_2 weight_scale_inv input_scale output_scale"
                             : "weight weight_packed weight_scale weight_zero_point weight_global_scale weight_shape "
                               "weight_g_idx input_scale input_zero_point input_global_scale output_scale "
                               "output_zero_point output_global_scale";

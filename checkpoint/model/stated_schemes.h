@@ -8,6 +8,8 @@
 #include "model/model.h"
 #include "schemes/quant_config.h"
 
+#define STATED_FP8 "transformers" /* the maker of fp8 in blocks */
+
 /* Reads quantization_config of config.json, or hf_quant_config.json. The configuration stays without groups if there is
  * none that states schemes. *maker: whose names of tensors differ from those of compressed-tensors; NULL: nobody's.
  * Fails for schemes that are not read, with those that are. */

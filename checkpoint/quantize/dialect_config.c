@@ -115,11 +115,12 @@ static bool put_integers(json_object *json, const struct selection *s)
            (!d->config.symmetric || json_put_bool(json, d->config.symmetric, a->symmetric));
 }
 
-/* Adds the algorithm and its groups. */
+/* Adds the algorithm, if it has a name, and its groups. */
 static bool put_algorithm(json_object *json, const struct dialect_form *form)
 {
-    return json_put_text(json, "quant_algo", form->algorithm) &&
-           (form->group_size == 0 || json_put_count(json, "group_size", (uint64_t)form->group_size));
+    return !form->algorithm ||
+           (json_put_text(json, "quant_algo", form->algorithm) &&
+            (form->group_size == 0 || json_put_count(json, "group_size", (uint64_t)form->group_size)));
 }
 
 json_object *dialect_config_json(const struct selection *s)

@@ -43,6 +43,9 @@ static const struct dialect_form modelopt[] = {
     {0},
 };
 
+static const struct dialect_form fp8[] = {
+    {QUANT_FLOAT_QUANTIZED, QUANT_BLOCK_FP8, 0, "FP8_BLOCK", NULL, "{\"weight_block_size\": [128, 128]}", 0}, {0}};
+
 #define GPTQ_CONFIG(format)                                                                                            \
     {                                                                                                                  \
         .members = "{\"quant_method\": \"gptq\", \"checkpoint_format\": \"" format "\", \"desc_act\": false, "         \
@@ -59,6 +62,12 @@ static const struct dialect_row rows[] = {
      .needs = "gptqmodel"},
     {.name = "gptq", .forms = gptq, .config = GPTQ_CONFIG("gptq"), .needs = "gptqmodel and optimum"},
     {.name = "gptq-v2", .forms = gptq_v2, .config = GPTQ_CONFIG("gptq_v2"), .needs = "gptqmodel and optimum"},
+    /* DeepSeek's, as transformers 5.17 writes it (FineGrainedFP8Config). */
+    {.name = "fp8",
+     .forms = fp8,
+     .config = {.members = "{\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", \"activation_scheme\": \"dynamic\"}",
+                .excluded = "modules_to_not_convert"},
+     .needs = "accelerate"},
     /* vLLM 0.32 reads hf_quant_config.json of no other producer (model_loader/weight_utils.py). */
     {.name = "modelopt",
      .forms = modelopt,

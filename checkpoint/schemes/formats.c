@@ -89,6 +89,7 @@ static const struct quant_format_row rows[] = {
                          E4M3,
                          .codes = "weight",
                          .scale = "weight_scale_inv",
+                         .scale_dtype = FILE_F32,
                          .read.scales = IN_FILE(F32) | IN_FILE(BF16) | IN_FILE(F8_E8M0),
                          .read.upstream = true},
     [QUANT_MODELOPT_NVFP4] = {.read.title = "NVFP4 of ModelOpt",

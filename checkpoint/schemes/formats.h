@@ -18,7 +18,7 @@ enum quant_format {
     QUANT_PACK,
     QUANT_FLOAT_QUANTIZED,
     QUANT_NAIVE,
-    /* These are read only. */
+    /* These have no name in compressed-tensors. */
     QUANT_BLOCK_FP8,
     QUANT_MODELOPT_NVFP4,
     QUANT_MODELOPT_MXFP4,

@@ -50,6 +50,7 @@ static const struct runtime_row rows[] = {
     {QUANT_MODELOPT_FP8, 8, 8, 1u << QUANT_TENSOR, FP8_TENSOR, false, GPU, GPU},
     {QUANT_MODELOPT_FP8, 8, 8, 1u << QUANT_CHANNEL, FP8_TOKENS, false, GPU, 0},
     {QUANT_MODELOPT_FP8, 8, 8, 1u << QUANT_BLOCK, FP8_GROUPS, false, GPU, 0},
+    {QUANT_BLOCK_FP8, 8, 8, 1u << QUANT_BLOCK, FP8_GROUPS, false, GPU_AMX, GPU},
     {QUANT_MODELOPT_NVFP4, 4, 4, 1u << QUANT_TENSOR_GROUP, NO_INPUTS | FP4_INPUTS, false, GPU, GPU},
     {QUANT_MXFP8, 8, 8, BY_GROUP, NO_INPUTS | FP8_GROUPS, false, GPU, GPU},
 };

@@ -115,7 +115,7 @@ typedef struct qobs_checkpoint_quantize_args {
     qobs_draft draft; /**< see qobs_draft; under llm-compressor's releases draft layers are as others */
     /** Names, layout and configuration of the output: NULL or "compressed-tensors"; "awq" (4 bits), "gptq", "gptq-v2"
      * (2, 3, 4 and 8 bits) for integers in groups or channels without quantized activations; "modelopt" for FP8,
-     * FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16 and MXFP8. One scheme for all layers. */
+     * FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16 and MXFP8; "fp8" for FP8_BLOCK. One scheme for all layers. */
     const char *dialect;
     /** Fail unless the output has all numbers of the model: each quantized layer is in codes already, which the scheme
      * holds. Without scheme, config and recipe the scheme is that which the configuration of the model states, or that
