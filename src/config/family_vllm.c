@@ -73,7 +73,10 @@ static const struct formula_ops *formula(const qobs_config *config, struct formu
     p->quant_min = fp4 || fp8 ? -p->quant_max : -128;
     if (fp8)
         set_scale(config, &p->vllm);
-    return fp4 ? &qobs_formula_vllm_fp4 : fp8 ? &qobs_formula_vllm_fp8 : &qobs_formula_vllm_int8;
+    return fp4                 ? &qobs_formula_vllm_fp4
+           : fp8               ? &qobs_formula_vllm_fp8
+           : config->symmetric ? &qobs_formula_vllm_symmetric_int8
+                               : &qobs_formula_vllm_int8;
 }
 
 static void traits(const qobs_config *config, struct observer_traits *t)

@@ -18,11 +18,9 @@ static float magnitude(float low, float high)
 static int int8(const struct formula_params *params, qobs_dtype dtype, double min, double max, struct qparam *result,
                 qobs_error *error)
 {
-    const float low = (float)min, high = (float)max;
-    const bool symmetric = params->mapping == MAPPING_SYMMETRIC;
-    const float scale = symmetric ? magnitude(low, high) / 127 : (high - low) / 255;
-    (void)dtype, (void)error;
-    *result = (struct qparam){(double)scale, symmetric ? 0 : (double)rintf(-128 - low / scale)};
+    const float low = (float)min, high = (float)max, scale = (high - low) / 255;
+    (void)params, (void)dtype, (void)error;
+    *result = (struct qparam){(double)scale, (double)rintf(-128 - low / scale)};
     return QOBS_OK;
 }
 
@@ -56,23 +54,28 @@ static int fp8(const struct formula_params *params, qobs_dtype dtype, double min
 
 const struct formula_ops qobs_formula_vllm_fp8 = {.dtypes = qobs_fixed_dtypes, .qparam = fp8, .needs_data = true};
 
-/* ---- NVFP4 ------------------------------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
 #define NATIVE_BODY "formula/vllm.inl.h"
 #include "number/native_each.inl.h"
 
-static int fp4(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
-               qobs_error *error)
-{
-    (void)params;
-    if (zero_point)
-        memset(zero_point, 0, r->n * sizeof(int32_t));
-    if (scale && r->magnitudes)
-        FOR_NATIVE(r->dtype, fp4_scales, true, r, scale)
-    else if (scale)
-        FOR_NATIVE(r->dtype, fp4_scales, false, r, scale)
-    return qobs_succeed(error);
-}
+/* Scales of many ranges without zero points. */
+#define SYMMETRIC_SCALES(name)                                                                                         \
+    static int name(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,    \
+                    qobs_error *error)                                                                                 \
+    {                                                                                                                  \
+        (void)params;                                                                                                  \
+        if (zero_point)                                                                                                \
+            memset(zero_point, 0, r->n * sizeof(int32_t));                                                             \
+        if (scale && r->magnitudes)                                                                                    \
+            FOR_NATIVE(r->dtype, name##_scales, true, r, scale)                                                        \
+        else if (scale)                                                                                                \
+            FOR_NATIVE(r->dtype, name##_scales, false, r, scale)                                                       \
+        return qobs_succeed(error);                                                                                    \
+    }
+SYMMETRIC_SCALES(symmetric_int8)
+SYMMETRIC_SCALES(fp4)
+#undef SYMMETRIC_SCALES
 
 /* Of a weight that vLLM quantizes while it loads it (layers/quantization/online/nvfp4.py). */
 static float fp4_global_scale(const struct formula_params *params, qobs_dtype dtype, double amax)
@@ -81,5 +84,7 @@ static float fp4_global_scale(const struct formula_params *params, qobs_dtype dt
     return 6 * (float)largest_e4m3 / at_least(1e-8, (float)amax);
 }
 
+const struct formula_ops qobs_formula_vllm_symmetric_int8 = {
+    .dtypes = qobs_fixed_dtypes, .qparams = symmetric_int8, .needs_data = true};
 const struct formula_ops qobs_formula_vllm_fp4 = {
     .dtypes = qobs_fixed_dtypes, .qparams = fp4, .global_scale = fp4_global_scale, .needs_data = true};

@@ -157,7 +157,8 @@ extern const struct formula_ops qobs_formula_ort;
 extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
 extern const struct formula_ops qobs_formula_torchao;
 extern const struct formula_ops qobs_formula_aiedge, qobs_formula_nncf;
-extern const struct formula_ops qobs_formula_vllm_int8, qobs_formula_vllm_fp8, qobs_formula_vllm_fp4;
+extern const struct formula_ops qobs_formula_vllm_int8, qobs_formula_vllm_symmetric_int8, qobs_formula_vllm_fp8,
+    qobs_formula_vllm_fp4;
 extern const struct formula_ops qobs_formula_ggml_q8_0, qobs_formula_ggml_q8_k;
 extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
