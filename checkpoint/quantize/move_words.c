@@ -14,6 +14,7 @@ enum { TILE_ROWS = PLACES * SQUARES };
 
 /* Words of neighbouring columns at [row % 8][word][row / 8]. */
 struct tile {
+    int squares; /* of 8 rows each, a multiple of LANES */
     uint32_t words[PLACES][TILE_WORDS][SQUARES];
 };
 
@@ -97,7 +98,7 @@ static inline void ask_for(const unsigned char *at, int64_t further)
 static void load_rows(struct tile *t, const struct runs *from)
 {
     for (int i = 0; i < PLACES; i++)
-        for (int b = 0; b < SQUARES; b += LANES)
+        for (int b = 0; b < t->squares; b += LANES)
             for (int k = 0; k < TILE_WORDS; k += LANES) {
                 transpose_words(&t->words[i][k][b], SQUARES, run(from, PLACES * b + i) + WORD_BYTES * k,
                                 PLACES * from->stride);
@@ -108,7 +109,7 @@ static void load_rows(struct tile *t, const struct runs *from)
 static void store_rows(const struct tile *t, const struct runs *to)
 {
     for (int i = 0; i < PLACES; i++)
-        for (int b = 0; b < SQUARES; b += LANES)
+        for (int b = 0; b < t->squares; b += LANES)
             for (int k = 0; k < TILE_WORDS; k += LANES)
                 transpose_words(run(to, PLACES * b + i) + WORD_BYTES * k, PLACES * to->stride, &t->words[i][k][b],
                                 SQUARES);
@@ -117,7 +118,7 @@ static void store_rows(const struct tile *t, const struct runs *to)
 static void load_columns(struct tile *t, const struct runs *from)
 {
     for (int k = 0; k < TILE_WORDS; k++)
-        for (int b = 0; b < SQUARES; b += LANES)
+        for (int b = 0; b < t->squares; b += LANES)
             for (int i = 0; i < PLACES; i += LANES) {
                 transpose_words(&t->words[i][k][b], TILE_WORDS * SQUARES, run(from, k) + WORD_BYTES * (PLACES * b + i),
                                 PLACES);
@@ -128,7 +129,7 @@ static void load_columns(struct tile *t, const struct runs *from)
 static void store_columns(const struct tile *t, const struct runs *to)
 {
     for (int k = 0; k < TILE_WORDS; k++)
-        for (int b = 0; b < SQUARES; b += LANES)
+        for (int b = 0; b < t->squares; b += LANES)
             for (int i = 0; i < PLACES; i += LANES)
                 transpose_words(run(to, k) + WORD_BYTES * (PLACES * b + i), PLACES, &t->words[i][k][b],
                                 TILE_WORDS * SQUARES);
@@ -140,7 +141,7 @@ static void load_squares(struct tile *t, const struct runs *from, const unsigned
     for (int i = 0; i < PLACES; i++)
         row[places[i]] = i;
     for (int k = 0; k < TILE_WORDS; k++)
-        for (int b = 0; b < SQUARES; b += LANES) {
+        for (int b = 0; b < t->squares; b += LANES) {
             lanes x[PLACES];
             for (int j = 0; j < PLACES; j++)
                 x[j] = load(run(from, PLACES * k + j) + WORD_BYTES * b);
@@ -158,7 +159,7 @@ static void store_squares(const struct tile *t, const struct runs *to, const uns
     for (int i = 0; i < PLACES; i++)
         row[places[i]] = i;
     for (int k = 0; k < TILE_WORDS; k++)
-        for (int b = 0; b < SQUARES; b += LANES) {
+        for (int b = 0; b < t->squares; b += LANES) {
             lanes x[PLACES];
             for (int j = 0; j < PLACES; j++)
                 x[j] = load(&t->words[row[j]][k][b]);
@@ -214,20 +215,24 @@ static void copy_runs(const struct runs *to, const struct runs *from, int64_t co
         memcpy(run(to, i), run(from, i), WORD_BYTES * (size_t)words);
 }
 
-/* Tiles at the edges of a matrix are smaller: they are copied to a whole one, and from it. */
+/* A tile at the edge of a matrix, of fewer words or of other rows than 32, 64 and so on, is copied to a larger one, and
+ * from it. */
 static void move_tile(const struct word_matrix *to, const struct word_matrix *from, const struct word_part *p)
 {
-    struct tile t, edge;
-    const bool whole = p->rows == TILE_ROWS && p->words == TILE_WORDS;
+    enum { UNIT = PLACES * LANES };
+    struct tile t;
+    uint32_t edge[TILE_ROWS * TILE_WORDS];
+    const bool whole = p->rows % UNIT == 0 && p->words == TILE_WORDS;
     const struct runs source = runs_of(from, p), target = runs_of(to, p);
     struct runs loaded = source, stored = target;
     if (!whole) {
-        memset(&edge, 0, sizeof edge);
-        loaded.data = stored.data = (unsigned char *)&edge;
+        memset(edge, 0, sizeof edge);
+        loaded.data = stored.data = (unsigned char *)edge;
         loaded.stride = from->layout && !from->layout->along_rows ? TILE_ROWS : TILE_WORDS;
         stored.stride = to->layout && !to->layout->along_rows ? TILE_ROWS : TILE_WORDS;
         copy_runs(&loaded, &source, source.count, source.words);
     }
+    t.squares = (int)((p->rows + UNIT - 1) / UNIT * LANES);
     load_tile(&t, from->layout, &loaded);
     store_tile(&t, to->layout, &stored);
     if (!whole)
