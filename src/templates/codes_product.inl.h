@@ -52,8 +52,11 @@ ALWAYS_INLINE size_t NATIVE(product_nearest)(int how, const element *from, unsig
     size_t j = 0;
     for (; length - j >= 64; j += 64) {
         f32x16 v[4];
-        for (size_t k = 0; k < 4; k += 2)
+        __builtin_prefetch(to + j + WRITE_PREFETCH_BYTES, 1);
+        for (size_t k = 0; k < 4; k += 2) {
+            __builtin_prefetch((const unsigned char *)(from + j + 16 * k) + NEXT_ROWS_BYTES);
             f32x16_load_bf16_pairs(from + j + 16 * k, &v[k], &v[k + 1]);
+        }
         for (size_t k = 0; k < 4; k++)
             v[k] = NATIVE(product_sum)(how, v[k], p);
         nearest_store(to + j, v, NULL);

@@ -58,11 +58,11 @@ ALWAYS_INLINE void NATIVE(q8_0_blocks)(bool arm, const element *from, size_t blo
     for (size_t b = 0; b < blocks; b++, from += Q8_0_ELEMENTS, out += Q8_0_BYTES) {
         if (b % 16 == 0)
             NATIVE(q8_0_scales)(arm, lanes_load(largest + b), factor, scale);
-        const unsigned char *const ahead = (const unsigned char *)from + Q8_PREFETCH_BYTES;
+        const unsigned char *const ahead = (const unsigned char *)from + NEXT_ROWS_BYTES;
         const uint16_t bits = (uint16_t)scale[b % 16];
         for (size_t i = 0; i < Q8_0_ELEMENTS * sizeof *from; i += 64)
             __builtin_prefetch(ahead + i);
-        __builtin_prefetch(out + Q8_WRITE_PREFETCH_BYTES, 1);
+        __builtin_prefetch(out + WRITE_PREFETCH_BYTES, 1);
         memcpy(out, &bits, sizeof bits);
         if (factor[b % 16] <= FLT_MAX)
             NATIVE(q8_codes)(from, factor[b % 16], out + Q8_0_CODES, Q8_0_ELEMENTS);

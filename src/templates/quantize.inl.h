@@ -41,7 +41,7 @@ enum {
 
 enum { CODE_PREFETCH_BYTES = 2048 }; /* the hardware prefetches less than loops with this much work need */
 
-enum { Q8_PREFETCH_BYTES = 1 << 14 /* rows that a caller measures next */, Q8_WRITE_PREFETCH_BYTES = 2048 };
+enum { NEXT_ROWS_BYTES = 1 << 14 /* rows that a caller measures next */, WRITE_PREFETCH_BYTES = 2048 };
 
 /* A kind of codes of floats. least: the exponent field that the smallest normal number has as a float, less 1. nan: the
  * code of NaN, also of integers. */
