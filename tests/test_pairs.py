@@ -81,6 +81,14 @@ def by_packs(part):
     return codes, zeros, [flat[r * groups:r * groups + groups] for r in range(rows)]
 
 
+def by_quark(part, dtype):
+    """Codes in the order of AWQ under other names; those of int4 are in two's complement."""
+    names = {"qweight": "weight", "scales": "weight_scale", "qzeros": "weight_zero_point"}
+    codes, zeros, scales = by_words(lambda name: part(names[name]), 0)
+    turned = lambda rows: [[c ^ (8 if dtype == "int4" else 0) for c in row] for row in rows]
+    return turned(codes), turned(zeros), scales
+
+
 def e2m1(code):
     return (0, .5, 1, 1.5, 2, 3, 4, 6)[code & 7] * (-1 if code & 8 else 1)
 
@@ -121,13 +129,22 @@ def numbers(tensors, config):
     if not part("qweight") and (part("weight_packed") or part("weight"))[0] != "I32":
         return cli.bf16_codes([x + 0.0 for x in by_floats(part)])
     lacking = config.get("checkpoint_format") == "gptq"
-    codes, zeros, scales = by_words(part, lacking) if part("qweight") else by_packs(part)
+    codes, zeros, scales = (by_words(part, lacking) if part("qweight") else by_packs(part) if part("weight_packed")
+                            else by_quark(part, config["global_quant_config"]["weight"]["dtype"]))
     groups = len(scales[0])
     return [(code - zeros[r][c * groups // COLUMNS]) * scales[r][c * groups // COLUMNS] for r, row in enumerate(codes)
             for c, code in enumerate(row)]
 
 
 # ---- Sources ---------------------------------------------------------------------------------------------------------
+
+def quark(dtype, qscheme="per_group", inputs=None, **more):
+    """A configuration as Quark 0.13 writes it, without members that nobody reads."""
+    size = {"group_size": 128} if qscheme == "per_group" else {"group_size": None}
+    return {"quant_method": "quark", "exclude": [], "layer_quant_config": {}, "export": {"pack_method": "reorder"},
+            "global_quant_config": {"weight": {"dtype": dtype, "qscheme": qscheme, **size}, "input_tensors": inputs},
+            **more}
+
 
 def by_hand():
     """Yields (name, tensors, configuration) of spellings that quantize does not write."""
@@ -145,6 +162,11 @@ def by_hand():
     yield "MXFP4, ModelOpt", {f"{MODULE}.weight": ("U8", [ROWS, COLUMNS // 2], nibbles),
                               f"{MODULE}.weight_scale": ("U8", [ROWS, COLUMNS // 32], exponents)}, {
         "quant_method": "modelopt", "quant_algo": "MXFP4"}
+    halves = lambda count: b"".join(struct.pack("<f", (b + 1) / 997)[2:] for b in random_bytes("halves", count))
+    for dtype, zeros in (("int4", bytes(ROWS)), ("uint4", random_bytes("zeros", ROWS))):
+        yield f"{dtype}, Quark", {f"{MODULE}.weight": ("I32", [COLUMNS, ROWS // 8], nibbles),
+                                  f"{MODULE}.weight_scale": ("BF16", [2, ROWS], halves(2 * ROWS)),
+                                  f"{MODULE}.weight_zero_point": ("I32", [2, ROWS // 8], zeros)}, quark(dtype)
 
 
 WRITTEN = (("int4", "compressed-tensors", "W4A16"), ("int4 with zero points", "compressed-tensors", "W4A16_ASYM"),
@@ -328,6 +350,29 @@ def test_static_refusals():
                     f"{MODULE}.weight_scale": ("F32", [1], struct.pack("<f", 0.01))}, torch_dtype="bfloat16")
     p = converted()
     check(p.returncode == 2 and "no scheme" in p.stderr, "integers with one scale that nothing states", p.stderr)
+
+
+def test_quark():
+    """FP8 of Quark has its scales of inputs; what is not read is refused with its name."""
+    fp8 = quark("fp8_e4m3", "per_tensor", {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": False})
+    make("source", by_static(), torch_dtype="bfloat16", quantization_config=fp8)
+    equal(converted("--dialect", "modelopt").returncode, 0, "FP8 of Quark")
+    check(read("out") == read("source") and inputs("out")[0] == inputs("source")[0], "FP8 of Quark: numbers")
+    int8 = {f"{MODULE}.weight": ("I8", [COLUMNS, ROWS], random_bytes("codes", ROWS * COLUMNS)),
+            f"{MODULE}.weight_scale": ("F32", [2, ROWS], bytes(8 * ROWS))}
+    for what, tensors, config, words in (
+            ("int8 in groups", int8, quark("int8"), ("int8 per_group", "W4A16")),
+            ("a scheme for some layers", by_static(), {**fp8, "layer_quant_config": {"*": {}}},
+             ("layer_quant_config",)),
+            ("another order", by_static(), {**fp8, "export": {"pack_method": "order"}}, ("pack_method", "reorder"))):
+        make("source", tensors, torch_dtype="bfloat16", quantization_config=config)
+        for command in ("convert", "quantize"):
+            p = cli.run(command, "source", "--scheme", "FP8_DYNAMIC", "-o", "out2")
+            check(p.returncode == 2 and all(w in p.stderr for w in words), f"{command}, {what}", p.stderr)
+    make("source", next(t for name, t, _ in by_hand() if name == "int4, Quark"),
+         torch_dtype="bfloat16", quantization_config=quark("int4"))
+    p = cli.run("audit", "source")
+    check(p.returncode == 2 and "integers of Quark" in p.stderr, "audit of integers", p.stderr)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,9 @@ static int read_configuration(struct audit *audit, struct fail *f)
     if (audit_is_of_words(audit))
         return QOBS_OK;
     RETURN_IF_NOT_OK(stated_schemes_read(&audit->config, &audit->maker, m, f));
+    if (audit->maker && audit->config.group_count > 0 && audit->config.groups->weights.type == QUANT_INT)
+        return INVALID(f, "%s/%s: audit does not read integers of %s; convert and quantize do", m->tree.root,
+                       m->config_path, audit->maker);
     if (!audit->maker && !model_is_described(m))
         return INVALID(f, "%s: is not quantized: %s has no quantization_config; audit reads what quantize writes",
                        m->tree.root, m->config_path);

@@ -118,7 +118,7 @@ void job_find_moves(struct weight_job *job)
     const struct source_codes *c = &job->weight->source_codes;
     struct qparam_facts facts;
     if (!job->cast || !c->format->code.ints || c->format->word != FILE_I32 ||
-        weight_qparam_facts(job->weight, &facts, NULL) != QOBS_OK)
+        (c->format->words && c->format->words->twos) || weight_qparam_facts(job->weight, &facts, NULL) != QOBS_OK)
         return;
     job->moved.words = moves_words(job, &facts);
     job->moved.qparams = job->moved.words && moves_qparams(job, &facts);

@@ -49,8 +49,8 @@ enum { WORD_BITS = 32, WORD_BYTES = 4 };
 bool zero_points_fill_words(const struct weight *w)
 {
     const struct source_codes *c = &w->source_codes;
-    return c->zero_points && c->zero_points->dtype == FILE_I32 && CHAR_BIT % c->bits == 0 &&
-           w->shape[0] % (WORD_BITS / c->bits) == 0 &&
+    return c->zero_points && c->zero_points->dtype == FILE_I32 && !(c->format->words && c->format->words->twos) &&
+           CHAR_BIT % c->bits == 0 && w->shape[0] % (WORD_BITS / c->bits) == 0 &&
            c->zero_points->end - c->zero_points->begin ==
                (uint64_t)(w->shape[0] * c->bits / WORD_BITS * c->scale_columns * WORD_BYTES);
 }

@@ -64,12 +64,19 @@ static void read_along_columns(const struct source_codes *c, const unsigned char
     }
 }
 
+/* Returns the bit of a code that two's complement has the other way. */
+static int sign_of(const struct source_codes *c)
+{
+    return c->format->words && c->format->words->twos ? 1 << (c->bits - 1) : 0;
+}
+
 /* Words of neighbouring rows: of eight columns at a time they give eight codes of each row. */
 static void read_along_rows(const struct source_codes *c, const unsigned char *data, const struct word_tile *t,
                             signed char *codes, int64_t stride)
 {
     enum { COLUMNS = 8 };
     const int bits = c->bits, per = WORD_BITS / bits, mask = (1 << bits) - 1, half = 1 << (bits - 1);
+    const int sign = sign_of(c);
     const unsigned char *places = c->format->words->places;
     const int64_t words = c->scales->shape[1] / per, end = t->row + t->rows;
     for (int64_t k = 0; k < t->columns; k += COLUMNS)
@@ -82,7 +89,7 @@ static void read_along_rows(const struct source_codes *c, const unsigned char *d
                 const int shift = bits * (places ? places[r - row] : (int)(r - row));
                 signed char *to = codes + (r - t->row) * stride + k;
                 for (int64_t j = 0; j < columns; j++)
-                    to[j] = (signed char)((int)(word[j] >> shift & (uint32_t)mask) - half);
+                    to[j] = (signed char)(((int)(word[j] >> shift & (uint32_t)mask) ^ sign) - half);
             }
         }
 }
@@ -107,7 +114,7 @@ static struct word_stream zero_point_stream(const struct source_codes *c, int64_
 }
 
 /* Reads whole words of eight codes, and returns how many codes that were. */
-static int64_t read_eights(const struct word_stream *s, int64_t row, int64_t count, int offset, int16_t *out)
+static int64_t read_eights(const struct word_stream *s, int64_t row, int64_t count, int sign, int offset, int16_t *out)
 {
     static const unsigned char in_order[PLACES] = {0, 1, 2, 3, 4, 5, 6, 7};
     const unsigned char *places = s->places ? s->places : in_order;
@@ -115,7 +122,7 @@ static int64_t read_eights(const struct word_stream *s, int64_t row, int64_t cou
     for (int64_t r = 0; r < whole; r += PLACES) {
         const uint32_t word = word_at(s->data, s->first + (row + r) / PLACES * s->step);
         for (int i = 0; i < PLACES; i++)
-            out[r + i] = (int16_t)((int)(word >> 4 * places[i] & 15) + offset);
+            out[r + i] = (int16_t)(((int)(word >> 4 * places[i] & 15) ^ sign) + offset);
     }
     return whole;
 }
@@ -130,7 +137,7 @@ void source_zero_points(const struct source_codes *c, int64_t row, int64_t count
         return;
     }
     const struct word_stream s = zero_point_stream(c, group);
-    const int offset = (c->format->words ? c->format->words->zero_offset : 0) - (1 << (c->bits - 1));
-    for (int64_t r = read_eights(&s, row, count, offset, zero_points); r < count; r++)
-        zero_points[r] = (int16_t)((int)code_of(&s, row + r) + offset);
+    const int sign = sign_of(c), offset = (c->format->words ? c->format->words->zero_offset : 0) - (1 << (c->bits - 1));
+    for (int64_t r = read_eights(&s, row, count, sign, offset, zero_points); r < count; r++)
+        zero_points[r] = (int16_t)(((int)code_of(&s, row + r) ^ sign) + offset);
 }

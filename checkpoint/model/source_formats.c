@@ -12,6 +12,7 @@
 #include "files/json.h"
 #include "files/text.h"
 #include "model/adapters.h"
+#include "model/stated_schemes.h"
 
 /* Last components of names that other formats have, and the format. */
 static const struct {
@@ -244,6 +245,12 @@ static void fill_words(struct source_codes *c, int64_t *shape, const struct st_t
 
 /* Formats may have names and dtypes in common: then the number of scales tells the bits of a code, or in a short row
  * the configuration does. */
+static bool is_of_version(const struct quant_format_row *row, const struct source_hints *hints)
+{
+    const char *version = row->words ? row->words->version : NULL;
+    return !version || (hints->version && strcmp(version, hints->version) == 0);
+}
+
 static bool is_of_format(const struct source_codes *codes, const struct source_hints *hints,
                          const struct st_tensor *tensor)
 {
@@ -251,8 +258,7 @@ static bool is_of_format(const struct source_codes *codes, const struct source_h
     const struct word_layout *words = c.format->words;
     int64_t shape[2];
     if (words)
-        return fit_layout(&c, shape, tensor) &&
-               (!words->version || (hints->version && strcmp(words->version, hints->version) == 0));
+        return fit_layout(&c, shape, tensor);
     if (c.format->has_shape || c.format->group_size == 0)
         return true;
     fill_words(&c, shape, tensor);
@@ -328,8 +334,8 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtyp
     for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i) && tensor->ndim == 2; i++) {
         const struct quant_format_row *row = quant_format_row(i);
         const enum file_dtype dtype_of_codes = row->word ? row->word : row->code.ints ? FILE_I8 : FILE_F8_E4M3;
-        if (!row->read.title || (compatible && !row->read.upstream) || strcmp(row->codes, part) != 0 ||
-            tensor->dtype != dtype_of_codes)
+        if (!row->read.title || (compatible && !row->read.upstream) || !is_of_version(row, hints) ||
+            strcmp(row->codes, part) != 0 || tensor->dtype != dtype_of_codes)
             continue;
         codes->scales = beside(model, tensor, row->scale);
         if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->read.scales))
@@ -368,8 +374,9 @@ void source_hints_read(struct source_hints *hints, const struct model *model)
     for (size_t i = 0; i < model->config_count; i++) {
         const json_object *quantization = model_config_quantization(&model->configs[i]);
         const json_object *version = json_get(quantization, "checkpoint_format");
+        const char *quark = json_text_of(json_get(json_get(quantization, "global_quant_config"), "weight"), "dtype");
         hints->quantized |= quantization != NULL;
-        hints->version = json_is_string(version) ? json_text(version) : hints->version;
+        hints->version = json_is_string(version) ? json_text(version) : *quark ? quark : hints->version;
         add_block(hints, json_get(quantization, "weight_block_size"));
         json_each(group, json_get(quantization, "config_groups"))
         {
@@ -401,16 +408,17 @@ static const char algorithms[] = "FP8 FP8_PER_CHANNEL_PER_TOKEN FP8_PB_WO NVFP4 
  */
 static const struct {
     const char *method, *member, *values;
-    bool optional;
+    bool optional, stated; /* stated: its schemes tell how codes are stored */
 } methods[] = {{.method = "compressed-tensors"},
                {.method = "fp8"},
                {.method = "fbgemm_fp8"},
                {.method = "mxfp4"},
-               {"modelopt", "quant_algo", algorithms, false},
-               {"modelopt_fp4", "quant_algo", algorithms, false},
-               {"awq", "version", "gemm GEMM", true},
-               {"gptq", "checkpoint_format", "gptq gptq_v2", true},
-               {"auto-round", "packing_format", "auto_round:auto_gptq auto_round:auto_awq", false}};
+               {"modelopt", "quant_algo", algorithms, false, false},
+               {"modelopt_fp4", "quant_algo", algorithms, false, false},
+               {"awq", "version", "gemm GEMM", true, false},
+               {"gptq", "checkpoint_format", "gptq gptq_v2", true, false},
+               {.method = "quark", .stated = true},
+               {"auto-round", "packing_format", "auto_round:auto_gptq auto_round:auto_awq", false, false}};
 
 /* own: formats of the method, which GPTQModel 7 writes to this member, too; NULL: none. */
 static int check_format(const char *where, const json_object *object, const char *own, struct fail *f)
@@ -466,7 +474,8 @@ static int check_config(const struct model *m, const struct model_config *config
             !(json_is_string(value) && is_one_of(json_text(value), methods[i].values)))
             return INVALID(f, "%s: %s of %s is %s; %s can be quantized again", where, methods[i].member, name,
                            JSON_WORDS(value), methods[i].values);
-        return check_compressed_tensors(where, quantization, methods[i].values, f);
+        return methods[i].stated ? stated_schemes_check(m, f)
+                                 : check_compressed_tensors(where, quantization, methods[i].values, f);
     }
     return INVALID(f, "%s: quant_method is %s; %s can be quantized again", where, JSON_WORDS(method), known);
 }

@@ -102,7 +102,7 @@ static int read_modelopt(struct quant_config *config, const json_object *quantiz
 
 /* ---- Quark ------------------------------------------------------------------------------------------------------- */
 
-/* Specifications of weights and of inputs, and the scheme that they are. */
+/* Specifications of weights and of inputs, and the scheme that they are. group -1: any. */
 static const struct quark_scheme {
     const char *weight, *granularity;
     int group;
@@ -112,15 +112,19 @@ static const struct quark_scheme {
 } quark_schemes[] = {{"fp8_e4m3", "per_tensor", 0, "fp8_e4m3", false, "FP8"},
                      {"fp8_e4m3", "per_channel", 0, "fp8_e4m3", true, "FP8_DYNAMIC"},
                      {"fp4", "per_group", 32, "fp4", true, "MXFP4"},
-                     {"fp4", "per_group", 32, NULL, false, "MXFP4A16"}};
+                     {"fp4", "per_group", 32, NULL, false, "MXFP4A16"},
+                     {"int4", "per_group", -1, NULL, false, "W4A16"},
+                     {"uint4", "per_group", -1, NULL, false, "W4A16_ASYM"}};
 
 enum { QUARK_SCHEMES = sizeof quark_schemes / sizeof *quark_schemes };
 
 static bool is_scheme(const struct quark_scheme *s, const json_object *weight, const json_object *input)
 {
+    const double group = json_number_of(weight, "group_size", 0);
+    const char *scale = json_text_of(weight, "scale_format");
     const bool same = strcmp(json_text_of(weight, "dtype"), s->weight) == 0 &&
                       strcmp(json_text_of(weight, "qscheme"), s->granularity) == 0 &&
-                      json_number_of(weight, "group_size", 0) == s->group;
+                      (s->group < 0 ? group > 0 : group == s->group) && strcmp(scale, "e5m3") != 0;
     if (!same || !s->input)
         return same && !input;
     return strcmp(json_text_of(input, "dtype"), s->input) == 0 &&
@@ -132,8 +136,8 @@ static int unread_quark(const char *where, const json_object *weight, const json
     char known[100] = "";
     for (size_t i = 0; i < QUARK_SCHEMES; i++)
         text_append(known, sizeof known, "%s%s", *known ? ", " : "", quark_schemes[i].preset);
-    return INVALID(f, "%s: Quark's weights of %.40s %.40s with inputs of %.40s are not read; read are %s", where,
-                   json_text_of(weight, "dtype"), json_text_of(weight, "qscheme"),
+    return INVALID(f, "%s: Quark's weights of %.40s %.40s with inputs of %.40s are not read; read are those of %s",
+                   where, json_text_of(weight, "dtype"), json_text_of(weight, "qscheme"),
                    input ? json_text_of(input, "dtype") : "the model", known);
 }
 
@@ -141,8 +145,11 @@ static int read_quark_scheme(struct quant_config *config, const json_object *all
 {
     const json_object *weight = json_get(all, "weight"), *input = json_get(all, "input_tensors");
     for (size_t i = 0; i < QUARK_SCHEMES; i++)
-        if (is_scheme(&quark_schemes[i], weight, input))
-            return quant_config_add_scheme(config, quark_schemes[i].preset, NULL, 0, f);
+        if (is_scheme(&quark_schemes[i], weight, input)) {
+            RETURN_IF_NOT_OK(quant_config_add_scheme(config, quark_schemes[i].preset, NULL, 0, f));
+            config->groups->weights.group_size = (int64_t)json_number_of(weight, "group_size", 0);
+            return QOBS_OK;
+        }
     return unread_quark(where, weight, input, f);
 }
 
@@ -150,6 +157,9 @@ static int read_quark(struct quant_config *config, const json_object *json, cons
 {
     if (json_count(json_get(json, "layer_quant_config")) > 0)
         return INVALID(f, "%s: layer_quant_config of Quark is not read; one scheme for all layers is", where);
+    const char *order = json_text_of(json_get(json, "export"), "pack_method");
+    if (*order && strcmp(order, "reorder") != 0)
+        return INVALID(f, "%s: pack_method of Quark is '%.40s'; reorder is read", where, order);
     RETURN_IF_NOT_OK(read_quark_scheme(config, json_get(json, "global_quant_config"), where, f));
     return add_ignored_list(config, json_get(json, "exclude"), f);
 }
@@ -228,6 +238,13 @@ int stated_schemes_read(struct quant_config *config, const char **maker, const s
         return read_modelopt(config, json_get(m->hf_quant_config, "quantization"), HF_QUANT_CONFIG, f);
     return strcmp(method, DIALECT_DEFAULT) == 0 ? read_groups(config, json, m->config_path, f)
                                                 : read_method(config, maker, json, f);
+}
+
+int stated_schemes_check(const struct model *m, struct fail *f)
+{
+    RELEASED_BY(quant_config_free) struct quant_config config = {0};
+    const char *maker;
+    return stated_schemes_read(&config, &maker, m, f);
 }
 
 const struct quant_group *stated_group(const struct quant_config *config, const struct quant_matchers *targets,

@@ -15,6 +15,9 @@
  * Fails for schemes that are not read, with those that are. */
 int stated_schemes_read(struct quant_config *config, const char **maker, const struct model *model, struct fail *f);
 
+/* Fails if the schemes are not read. */
+int stated_schemes_check(const struct model *model, struct fail *f);
+
 /* Returns the group of a module, by name before class as compressed-tensors resolves it; NULL: none. *by_class: only
  * its class matches. */
 const struct quant_group *stated_group(const struct quant_config *config, const struct quant_matchers *targets,

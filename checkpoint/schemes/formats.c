@@ -23,9 +23,14 @@ static const unsigned char awq_places[] = {0, 4, 1, 5, 2, 6, 3, 7};
 static const struct word_layout awq = {.along_rows = true, .places = awq_places, .zero_points = "qzeros"};
 static const struct word_layout gptq = {.zero_offset = 1, .zero_points = "qzeros", .group_index = "g_idx"};
 static const struct word_layout gptq_v2 = {.zero_points = "qzeros", .group_index = "g_idx", .version = "gptq_v2"};
-#define WORDS(of)                                                                                                      \
-    .code.ints = true, .codes = "qweight", .word = FILE_I32, .scale = "scales", .read.scales = HALVES_AND_FLOATS,      \
-    .read.zero_points = IN_FILE(I32), .words = &(of)
+/* Quark 0.13 (utils/pack.py): AutoAWQ's order under other names, signed numbers for int4. */
+#define QUARK(dtype) .along_rows = true, .places = awq_places, .zero_points = "weight_zero_point", .version = dtype
+static const struct word_layout quark_uint4 = {QUARK("uint4")}, quark_int4 = {QUARK("int4"), .twos = true};
+#define WORDS(of) .codes = "qweight", .scale = "scales", PACKED_ROWS(of)
+#define PACKED_ROWS(of)                                                                                                \
+    .code.ints = true, .word = FILE_I32, .read.scales = HALVES_AND_FLOATS, .read.zero_points = IN_FILE(I32),           \
+    .words = &(of)
+#define QUARK_WORDS(of) .codes = "weight", .scale = "weight_scale", .code.bits = 4, PACKED_ROWS(of)
 
 static const struct quant_format_row rows[] = {
     [QUANT_MXFP4_PACK] = {.name = "mxfp4-pack-quantized",
@@ -108,6 +113,8 @@ static const struct quant_format_row rows[] = {
     [QUANT_AWQ] = {.read.title = "AWQ", .code.bits = 4, WORDS(awq)},
     [QUANT_GPTQ_V2] = {.read.title = "GPTQ v2", WORDS(gptq_v2)},
     [QUANT_GPTQ] = {.read.title = "GPTQ", WORDS(gptq)},
+    [QUANT_QUARK_UINT4] = {.read.title = "uint4 of Quark", QUARK_WORDS(quark_uint4)},
+    [QUANT_QUARK_INT4] = {.read.title = "int4 of Quark", QUARK_WORDS(quark_int4)},
     [QUANT_MODELOPT_FP8] = {.read.title = "FP8 of ModelOpt",
                             E4M3,
                             .codes = "weight",

@@ -26,6 +26,8 @@ enum quant_format {
     QUANT_AWQ,
     QUANT_GPTQ_V2,
     QUANT_GPTQ,
+    QUANT_QUARK_UINT4,
+    QUANT_QUARK_INT4,
     QUANT_MODELOPT_FP8 /* is written alone: FLOAT_QUANTIZED reads it */
 };
 
@@ -37,7 +39,8 @@ struct word_layout {
     int zero_offset;             /* a zero point is so much more than its code */
     const char *zero_points;     /* last components of the names of these tensors */
     const char *group_index;     /* says the group of each column; NULL: groups lie in order */
-    const char *version;         /* checkpoint_format of the configuration; NULL: any that no other row has */
+    const char *version;         /* that the configuration states; NULL: any that no other row has */
+    bool twos;                   /* codes and zero points are in two's complement; it is read alone */
 };
 
 struct quant_format_row {

@@ -283,9 +283,10 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     speculative decoding (MTP, nextn) are quantized if vLLM is known to load those of the architecture so
     ("as-loaded"), never ("keep") or always ("quantize"). dialect: "awq", "gptq", "gptq-v2", "fp8" or "modelopt" in
     place of compressed-tensors. keep_numbers: the model is quantized already, and the output has its numbers or there
-    is none; without scheme, config and recipe the scheme is that of the model. fetch: a command for /bin/sh that fetches
-    the file {} of the model to the folder in which it runs, for the shards that model_dir lacks; at most two of them are on
-    the disk, and a call that fails goes on when it is made again. threads: None is one for each processor.
+    is none; without scheme, config and recipe the scheme is that of the model. fetch: a command for /bin/sh that
+    fetches the file {} of the model to the folder in which it runs, for the shards that model_dir lacks; at most two
+    of them are on the disk, and a call that fails goes on when it is made again. threads: None is one for each
+    processor.
     progress: called with Progress, by one thread at a time; an exception in it stops the run, and so does Ctrl-C.
 
     Returns the report: knowledge (the source of the facts about the architecture, and "unknown" if there are none),
