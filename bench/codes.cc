@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// Weights to packed codes as a checkpoint has them: qobs_quantize on slices of rows. The limit reads and
-// writes the same bytes, slice by slice.
+// Weights to packed codes as a checkpoint has them: qobs_quantize on slices of rows.
 #include <algorithm>
-#include <cstring>
 
 #include "harness.h"
 
 namespace {
 
-constexpr int64_t kColumns = 4096, kSliceRows = 64;  // 512 KB of bf16
+constexpr int64_t kColumns = 4096;
+
+int64_t SliceRows() { return stepped ? 8 : 64; }  // 64: 512 KB of bf16
 
 struct CodeKind {
     const char *name, *settings;
@@ -25,14 +25,14 @@ const CodeKind kKinds[] = {
     {"nvfp4-group-16", "type=float;num_bits=4;strategy=tensor_group;group_size=16", 16, 4, true},
 };
 
-// The slice of `kSliceRows` rows at `data`; codes of 4 bits are packed.
+// The slice of SliceRows() rows at `data`; codes of 4 bits are packed.
 void QuantizeSlice(const CodeKind &kind, bool errors, const qobs_config *config, const unsigned char *data,
                    const Buffer &scale, unsigned char *codes)
 {
     double squared_error, energy;
     static const float global = 10;
-    const int64_t shape[] = {kSliceRows, kColumns}, scales = kSliceRows * kColumns / kind.group;
-    const size_t count = static_cast<size_t>(kSliceRows * kColumns);
+    const int64_t shape[] = {SliceRows(), kColumns}, scales = SliceRows() * kColumns / kind.group;
+    const size_t count = static_cast<size_t>(SliceRows() * kColumns);
     const qobs_tensor value = {sizeof value, data, QOBS_BF16, 2, shape, nullptr};
     const qobs_tensor of_scale = {sizeof of_scale, scale.Bytes(), QOBS_BF16, 1, &scales, nullptr};
     qobs_error error;
@@ -53,7 +53,8 @@ void QuantizeSlice(const CodeKind &kind, bool errors, const qobs_config *config,
 // `bytes` of weights; read and written bytes count. errors: the sums for the summary of `qobs quantize`, too.
 Case Codes(const char *isa, const CodeKind &kind, bool errors, size_t bytes)
 {
-    const size_t slice = static_cast<size_t>(kSliceRows * kColumns) * kBf16.size, slices = std::max<size_t>(bytes / slice, 1);
+    const size_t slice = static_cast<size_t>(SliceRows() * kColumns) * kBf16.size,
+                 slices = std::max<size_t>(bytes / slice, 1);
     const size_t written = slice / 2 * static_cast<size_t>(kind.bits) / 8;
     return {std::string(errors ? "codes-errors/" : "codes/") + isa + "/bf16/" + kind.name, static_cast<double>(slices * (slice + written)),
             static_cast<double>(slices * slice / 2), [=, &kind] {
@@ -73,33 +74,17 @@ Case Codes(const char *isa, const CodeKind &kind, bool errors, size_t bytes)
             }};
 }
 
-// Reads and writes as many bytes.
-Case Copy(const CodeKind &kind, size_t bytes)
-{
-    const size_t slice = static_cast<size_t>(kSliceRows * kColumns) * kBf16.size, slices = std::max<size_t>(bytes / slice, 1);
-    const size_t written = slice / 2 * static_cast<size_t>(kind.bits) / 8;
-    return {"", static_cast<double>(slices * (slice + written)), static_cast<double>(slices * slice / 2), [=] {
-                const unsigned char *data = Gaussian(kBf16, slices * slice);
-                unsigned char *packed = Results(slices * written);
-                return [=] {
-                    for (size_t i = 0; i < slices; i++) {
-                        benchmark::DoNotOptimize(Limits().read(data + i * slice, slice));
-                        std::memset(packed + i * written, 1, written);
-                        benchmark::ClobberMemory();
-                    }
-                };
-            }};
-}
-
 }  // namespace
 
 void RegisterCodes()
 {
-    const size_t bytes = LevelNamed("memory").bytes;
+    const size_t bytes = LevelNamed(stepped ? "L1" : "memory").bytes;
     for (const CodeKind &kind : kKinds) {
         for (const kernel_table *table : Isas())
             for (bool errors : {false, true})
                 Benchmark(Codes(table->isa, kind, errors, bytes));
-        Pair(std::string("codes-copy/") + kind.name, Codes(Isas().back()->isa, kind, false, bytes), Copy(kind, bytes), Unit::kBytes);
+        PairWithLimit(std::string("codes-limit/") + kind.name, Codes(Isas().back()->isa, kind, false, bytes),
+                      std::string("codes/bf16/") + kind.name,
+                      {&kBf16, bytes, bytes / 16 * static_cast<size_t>(kind.bits)});
     }
 }

@@ -16,7 +16,8 @@ import os
 import re
 import sys
 
-PAIR = ("ratio", "speed", "other_speed", "machine_before", "machine_after")  # the last two only with threads
+# The fourth only beside a limit, the last two only with threads.
+PAIR = ("ratio", "speed", "other_speed", "operations", "machine_before", "machine_after")
 
 
 def shortened(figures):

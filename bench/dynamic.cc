@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// Activations to codes and their own scales by a prepared quantizer: dynamic quantization in one call. The limit reads
-// the values and writes as many bytes as the codes. Small calls are one row.
-#include <cstring>
+// Activations to codes and their own scales by a prepared quantizer: dynamic quantization in one call. Small calls are
+// one row.
 
 #include "harness.h"
 #include "qobs/quantizer.h"
@@ -83,7 +82,7 @@ class Prepared
     qobs_error error_ = {};
 };
 
-size_t Rows(const Level &level) { return level.bytes / static_cast<size_t>(kColumns) / kBf16.size; }
+size_t Rows(const Level &level) { return stepped ? 8 : level.bytes / static_cast<size_t>(kColumns) / kBf16.size; }
 
 double Bytes(const DynamicKind &kind, size_t rows)
 {
@@ -100,24 +99,6 @@ Case Dynamic(const char *isa, const DynamicKind &kind, const Level &level)
                 return [=]() mutable {
                     UseIsa(isa);
                     Check(prepared.Run() ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT, prepared.error());
-                };
-            }};
-}
-
-// A row at a time, so that what is read and what is written take turns.
-Case ReadAndWrite(const DynamicKind &kind, const Level &level)
-{
-    const size_t rows = Rows(level), width = static_cast<size_t>(kColumns) * kBf16.size,
-                 written = static_cast<size_t>(kColumns * kind.bits / 8);
-    return {"", Bytes(kind, rows), static_cast<double>(rows) * kColumns, [=] {
-                const unsigned char *data = Gaussian(kBf16, rows * width);
-                unsigned char *codes = Results(rows * written);
-                return [=] {
-                    for (size_t i = 0; i < rows; i++) {
-                        benchmark::DoNotOptimize(Limits().read(data + i * width, width));
-                        std::memset(codes + i * written, 1, written);
-                        benchmark::ClobberMemory();
-                    }
                 };
             }};
 }
@@ -145,8 +126,10 @@ void RegisterDynamic()
         for (const DynamicKind &kind : kKinds) {
             for (const kernel_table *table : Isas())
                 Benchmark(Dynamic(table->isa, kind, level));
-            Pair("dynamic-copy/" + std::string(kind.name) + "/" + level.name, Dynamic(Isas().back()->isa, kind, level),
-                 ReadAndWrite(kind, level), Unit::kBytes);
+            const size_t items = Rows(level) * static_cast<size_t>(kColumns);
+            PairWithLimit("dynamic-limit/" + std::string(kind.name) + "/" + level.name,
+                          Dynamic(Isas().back()->isa, kind, level), "dynamic/bf16/" + std::string(kind.name),
+                          {&kBf16, items * kBf16.size, items * static_cast<size_t>(kind.bits) / 8});
         }
     for (const kernel_table *table : Isas())
         for (int64_t columns : {64, 4096}) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -45,7 +46,11 @@ const std::vector<Level> &Levels()
             return power;
         };
         return std::vector<Level>{
-            {"L1", half(size[1])}, {"L2", half(size[2])}, {"L3", half(size[3])}, {"memory", std::min(8 * half(size[3]), kMostBytes)}};
+            {"L1", half(size[1])},
+            {"L2", stepped ? size_t{256} << 10 : half(size[2])},
+            {"L3", half(size[3])},
+            {"memory", std::min(8 * half(size[3]), kMostBytes)},
+        };
     }();
     return levels;
 }
@@ -105,7 +110,7 @@ const limits &Limits()
     return widest;
 }
 
-bool huge_pages;
+bool huge_pages, stepped;
 
 unsigned char *Pages(size_t bytes)
 {
@@ -170,6 +175,11 @@ void Benchmark(const Case &c)
     auto *registered = benchmark::RegisterBenchmark(c.name.c_str(), [c](benchmark::State &state) {
         const auto call = c.make();
         call();
+        if (stepped) {
+            std::raise(SIGUSR1);
+            call();
+            std::raise(SIGUSR1);
+        }
         for (auto _ : state) {
             call();
             benchmark::ClobberMemory();
@@ -242,7 +252,7 @@ static Turn Take(const Sides &sides, bool a_first)
     return {t_a + t_b, sides.work_a * static_cast<double>(sides.calls_a) / t_a, sides.work_b * static_cast<double>(sides.calls_b) / t_b};
 }
 
-void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
+void Pair(const std::string &name, const Case &a, const Case &b, Unit unit, double operations)
 {
     constexpr double kLeast = 0.008, kMost = 0.1;  // seconds a repetition, or kTurns
     constexpr size_t kTurns = 4;
@@ -269,7 +279,42 @@ void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
         state.counters["ratio"] = median(ratios);
         state.counters["speed"] = median(speed_a);
         state.counters["other_speed"] = median(speed_b);
+        if (operations > 0)
+            state.counters["operations"] = operations;
     })->Iterations(1)->Unit(benchmark::kMillisecond);
+}
+
+// Processors differ in what a prefetch is worth.
+static std::function<void()> Faster(const std::function<void()> &a, const std::function<void()> &b)
+{
+    constexpr int kTurns = 3;
+    const size_t calls = CallsOf(a, CLOCK_THREAD_CPUTIME_ID);
+    double least[2] = {1e9, 1e9};
+    for (int i = 0; i < kTurns; i++) {
+        least[0] = std::min(least[0], Seconds(a, calls, CLOCK_THREAD_CPUTIME_ID));
+        least[1] = std::min(least[1], Seconds(b, calls, CLOCK_THREAD_CPUTIME_ID));
+    }
+    return least[0] <= least[1] ? a : b;
+}
+
+bool PairWithLimit(const std::string &name, const Case &c, const std::string &work, const Bytes &bytes)
+{
+    const size_t operations = OperationsOf(work);
+    if (operations == 0)
+        return false;
+    const bool extrema = work.rfind("minmax/", 0) == 0;
+    const auto make = [=] {
+        const auto loop = extrema ? Limits().extrema : Limits().arithmetic;
+        const auto with = [=](size_t ahead) -> std::function<void()> {
+            const limits_work w = {Gaussian(*bytes.dtype, bytes.read), bytes.read,
+                                   bytes.written ? Results(bytes.written) : nullptr,
+                                   bytes.written * LIMITS_STEP / bytes.read, operations, ahead};
+            return [=] { benchmark::DoNotOptimize(loop(&w)); };
+        };
+        return Faster(with(0), with(4096));
+    };
+    Pair(name, c, {"", c.bytes, c.items, make}, Unit::kBytes, static_cast<double>(operations));
+    return true;
 }
 
 void PairOfThreads(const std::string &name, const Case &a, const Case &b, const Case &machine_a, const Case &machine_b, Unit unit)

@@ -56,6 +56,9 @@ extern std::string widest_isa;
 // Data lie in pages of 2 MB. Set before any are made.
 extern bool huge_pages;
 
+// For operations.py: a benchmark raises SIGUSR1 before and after its second call, of few elements.
+extern bool stepped;
+
 // Returns bytes in pages of their own, which are never released. They use memory once they are written.
 unsigned char *Pages(size_t bytes);
 
@@ -91,7 +94,16 @@ void Benchmark(const Case &c);
 
 enum class Unit { kBytes, kItems };
 // "pair/<name>": speed of a over that of b.
-void Pair(const std::string &name, const Case &a, const Case &b, Unit unit);
+void Pair(const std::string &name, const Case &a, const Case &b, Unit unit, double operations = 0);
+// The case beside its limit (limits.h): a loop over the same bytes, with the vector operations that `work` is counted to
+// take for each KB that it reads (operations.cc). Returns false and measures nothing where nobody has counted them.
+struct Bytes {
+    const Dtype *dtype;
+    size_t read, written;
+};
+bool PairWithLimit(const std::string &name, const Case &c, const std::string &work, const Bytes &bytes);
+// Of the widest instruction set; 0: not counted.
+size_t OperationsOf(const std::string &work);
 // The same of several threads and one: a repetition is one turn, with what the machine made of as many threads,
 // machine_a over machine_b, right before and right after it ("machine_before", "machine_after").
 void PairOfThreads(const std::string &name, const Case &a, const Case &b, const Case &machine_a, const Case &machine_b,

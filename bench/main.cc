@@ -9,7 +9,7 @@
 //   growth/<variable>/<work>/<value>           how cost grows
 //   pair/...                                   two things in turns and the ratio of their speeds
 // --huge-pages: data in pages of 2 MB. There is less noise, as it does not matter where pages lie, and reading is faster.
-// --isa=NAME: the widest instruction set to use (the best).
+// --isa=NAME: the widest instruction set to use (the best). --step: for operations.py, which counts instructions.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -59,8 +59,9 @@ void RegisterKernels()
             if (common && c.family == "minmax" && c.level != "L1") {
                 // Twice, so that nothing of it is in a cache.
                 const size_t bytes = std::min(static_cast<size_t>(c.bytes) * (c.level == "memory" ? 2 : 1), kMostBytes);
-                Pair("minmax-read/" + c.Rest(), MinmaxCase(c.variant, *c.dtype, c.level, bytes).Of(Isas().back()),
-                     ReadLoop(*c.dtype, bytes), Unit::kBytes);
+                PairWithLimit("minmax-limit/" + c.Rest(),
+                              MinmaxCase(c.variant, *c.dtype, c.level, bytes).Of(Isas().back()),
+                              "minmax/" + std::string(c.dtype->name) + "/" + c.variant, {c.dtype, bytes, 0});
             }
         }
     const kernel_table *best = Isas().back();
@@ -79,6 +80,8 @@ int main(int argc, char **argv)
     const auto take = [](const std::string &argument) {
         if (argument == "--huge-pages")
             huge_pages = true;
+        else if (argument == "--step")
+            stepped = true;
         else if (argument.rfind("--isa=", 0) == 0)
             widest_isa = argument.substr(6);
         else

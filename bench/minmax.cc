@@ -65,7 +65,9 @@ Call Indexed(const kernel_table &table, const Dtype &dtype, const unsigned char 
 // Elements of a run or a row. Rows of a matrix are shorter if it is small, because it would have one row else.
 size_t LengthOf(const Layout &layout, size_t n)
 {
-    return layout.length == 0 ? n : layout.kind == Layout::kColumns ? std::min(layout.length, n / 16) : std::min(layout.length, n);
+    if (layout.length == 0)
+        return n;
+    return std::min(layout.length, layout.kind != Layout::kColumns ? n : n / (stepped ? 64 : 16));
 }
 
 Call Make(const kernel_table &table, const Dtype &dtype, const Layout &layout, size_t bytes)

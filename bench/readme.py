@@ -25,7 +25,7 @@ USERS = {
 }
 # Compared with the limit of the machine: the pair, and what the limit is.
 LIMITS = {
-    "min/max, bf16, groups of 128": ("pair/minmax-read/bf16/group-128/4096x4096", "a loop that reads"),
+    "min/max, bf16, groups of 128": ("pair/minmax-limit/bf16/group-128/4096x4096", "a loop of as many operations"),
     "`qobs calibrate`, 1 GB bf16, two threads": ("pair/calibrate-cat", "`cat` to `/dev/null`"),
     "`qobs quantize --scheme W4A16`, two threads": ("pair/checkpoint/cat/W4A16", "`cat` into a file"),
 }

@@ -104,7 +104,7 @@ class Report:
             bound = f"{sign} {t.bound:.3g} {t.unit}".strip()
             figure = "-" if median is None else f"{median:.3g} {t.unit}".strip()
             interval = "-" if median is None else f"{low:.3g} to {high:.3g}"
-            notes = [where] if where != t.source else []
+            notes = [where] if where != t.source else self.limit_of(t.source)
             if median is not None and not answer:
                 notes.append(targets.reason(t.what) or "nobody has looked for the reason")
             rows.append([t.what, bound, figure, interval, "yes" if answer else "**no**", "; ".join(notes)])
@@ -122,6 +122,14 @@ class Report:
         )
         self.table(["target", "wanted", "measured", "interval", "reached", "where, and why not"], rows)
         print("\n".join(missed), f"{len(missed)} targets are not reached, {unmeasured} were not measured", sep="\n")
+
+    def limit_of(self, name):
+        """The speed of a pair's limit, and its operations, if that is what the pair is about."""
+        pair = self.results["pairs"].get(name, {})
+        if "operations" not in pair:
+            return []
+        speed = statistics.median(pair["other_speed"]) / 1e9
+        return [f"limit {speed:.3g} GB/s, {pair['operations'][0]:.0f} operations a KB"]
 
     def upstream(self):
         pairs = {n: p for n, p in self.results["pairs"].items() if "upstream" in p}

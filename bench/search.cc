@@ -182,8 +182,6 @@ void RegisterSearches()
         in_float.settings += ";search_dtype=float32";
         Pair("search-bf16-f32" + rest, Search(best, kBf16, in_float, 1), Search(best, kF32, Kind(name), 1), Unit::kItems);
         Pair("search-native-f32" + rest, Search(best, kBf16, Kind(name), 1), Search(best, kF32, Kind(name), 1), Unit::kItems);
-        if (TableNamed("avx512") && TableNamed("avx2"))
-            Pair("search-avx2-avx512" + rest, Search("avx2", kF32, Kind(name), 1), Search("avx512", kF32, Kind(name), 1), Unit::kItems);
     }
     for (const char *name : {"int4-group-128-norm-2", "int4-group-128-norm-2.4", "int8-channel", "fp8-tensor"})
         PairOfThreads(std::string("search-2-threads/") + name, Search(best, kF32, Kind(name), 2), Search(best, kF32, Kind(name), 1),

@@ -6,6 +6,7 @@
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,9 @@ import unittest
 
 import collect
 import growth
+import operations
 import readme
+import report
 import targets
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -138,6 +141,27 @@ class Collect(unittest.TestCase):
             collect.add_google(results, p)
             row = [r for r in targets.measured(results) if r[0].what == "search, int8-channel, 2 threads: times one"]
             self.assertEqual([(r[4], r[5]) for r in row], [(reached, where)])
+
+    def test_a_kernel_reaches_its_share_of_its_limit_or_not(self):
+        name = "dynamic-limit/mxfp4/L2"
+        for ratio, reached in ((0.79, False), (0.81, True)):
+            p = part("avx512", [(name, ratio)] * 9)
+            for b in p["benchmarks"]:
+                b.update(operations=700.0, other_speed=9e10)
+            results = {"isa": "avx512", "benchmarks": {}, "pairs": {}, "values": {}}
+            collect.add_google(results, p)
+            row = [r for r in targets.measured(results) if r[0].source == "pair/" + name]
+            self.assertEqual([r[4] for r in row], [reached])
+            self.assertEqual(report.Report(results).limit_of("pair/" + name), ["limit 90 GB/s, 700 operations a KB"])
+
+    def test_every_counted_work_has_a_target_and_the_other_way_round(self):
+        with open(os.path.join(HERE, "operations.cc"), encoding="utf-8") as file:
+            counted = set(re.findall(r'{"([^"]+)", [1-9]\d*, [1-9]\d*}', file.read()))
+        self.assertEqual(counted, set(operations.WORKS))
+        sources = [t.source for t in targets.targets("avx512") if "-limit/" in str(t.source)]
+        aimed = {re.sub(r"pair/minmax-limit/(.*)/[^/]*$", r"minmax/\1", s) for s in sources}
+        aimed = {re.sub("pair/(dynamic|codes)-limit/([^/]*).*", r"\1/bf16/\2", s) for s in aimed}
+        self.assertEqual(aimed, counted)
 
     def test_targets_are_those_of_the_instruction_set(self):
         search = "llmcompressor/memoryless_mse/f32-int4-group-128-norm-2"

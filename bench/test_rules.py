@@ -141,7 +141,7 @@ class Growth(unittest.TestCase):
 class Doubtful(unittest.TestCase):
     PAIRS = {"pair/avx512-avx2/absmax/f32/row/L1": [0.9, 0.95, 0.96],
              "pair/avx512-avx2/search/f32/int4-norm-2.4/L1": [0.8, 0.9, 0.93],
-             "pair/avx512-avx2/minmax/f32/row/L1": [0.5, 0.6, 0.98], "pair/minmax-read/f32/row/L1": [0.1, 0.2, 0.3]}
+             "pair/avx512-avx2/minmax/f32/row/L1": [0.5, 0.6, 0.98], "pair/minmax-limit/f32/row/L1": [0.1, 0.2, 0.3]}
 
     def filter_of(self, names):
         return doubtful.filter_of({"pairs": {n: {"ratio": self.PAIRS[n]} for n in names}})

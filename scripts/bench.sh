@@ -195,7 +195,7 @@ if [[ $quick ]]; then
     regex='^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$'
     regex+='|growth/(bins|group)/.*/1024$'
     regex+='|observer/[a-z0-9]*/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$'
-    regex+='|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
+    regex+='|pair/((avx2-plain|avx512-avx2)/.*/f32/.*/L1|(dynamic|minmax)-limit/.*/L2)(/iterations:1)?$)'
     benchmarks quick 1 "$regex"
 elif [[ $again ]]; then
     pairs pairs "^pair/($names)(/iterations:1)?(/repeats:[0-9]+)?(/real_time)?\$"
@@ -223,7 +223,7 @@ else
     }
     ! wanted pairs || {
         # Two threads run four times as often: their speed relative to one changes within seconds.
-        filters=('^small/' '^pair/minmax-read/' '^pair/(granularity|histogram|codes|dynamic-copy)' '^pair/search-[a-z]')
+        filters=('^small/' '^pair/minmax-limit/' '^pair/(granularity|histogram|codes|dynamic)' '^pair/search-[a-z]')
         for dtype in f32 bf16 f16 f64; do
             filters+=("^pair/avx2-plain/[a-z-]*/$dtype/" '^pair/search-2-threads/')
             [[ -n $isa ]] || filters+=("^pair/avx512-avx2/[a-z-]*/$dtype/")
