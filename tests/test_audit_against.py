@@ -271,10 +271,29 @@ def test_not_reproduced():
     check(answer is False and name.rsplit(".", 1)[0] in why, "another source", f"{answer} {why}")
 
 
+def test_reproduced_dialects():
+    """Files in other dialects come out of a scheme with its own observers, or of a conversion."""
+    shutil.copytree(TINYLM, "in")
+    for dialect, scheme, *options in (("awq", "W4A16_ASYM"), ("gptq", "W4A16", "--set", "group_size=64"),
+                                      ("gptq-v2", "W4A16", "--set", "num_bits=8", "--ignore", "re:.*down_proj"),
+                                      ("modelopt", "FP8_DYNAMIC"), ("modelopt", "NVFP4A16")):
+        quantize(scheme, "--dialect", dialect, *options)
+        equal(reproduced(), (True, "" if dialect == "modelopt" else f" --scheme {scheme}"), f"{dialect} {scheme}")
+    quantize("W4A16", "--dialect", "gptq")
+    shutil.rmtree("in")
+    os.rename("out", "in")
+    cli.fine("convert", "convert", "in", "--dialect", "awq", "--quiet", "-o", "out")
+    equal(reproduced(), (True, " convert"), "a conversion")
+    output = Output()
+    output.data[output.place("model.layers.0.mlp.up_proj.qweight")[0]] ^= 1
+    output.save()
+    equal(reproduced()[0], None, "a code that was changed")
+
+
 def test_unknown():
     """A configuration that lacks what a run needs is named, and no claim is made."""
     shutil.copytree(TINYLM, "in")
-    quantize("W4A16", "--dialect", "awq")
+    quantize("W4A16", "--dialect", "awq", "--preset", "qobs.mse_optimal")
     answer, why = reproduced()
     check(answer is None and "does not tell" in why, "a configuration of AWQ", f"{answer} {why}")
     text = cli.run("audit", "out", "--against", "in").stdout

@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_checkpoint_audit: the audit; against an original also another run with the settings that the output tells. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/attest.h"
@@ -10,6 +11,7 @@
 #include "files/json.h"
 #include "files/mapped.h"
 #include "files/text.h"
+#include "schemes/dialects.h"
 
 /* ---- Reproduction ------------------------------------------------------------------------------------------------ */
 
@@ -29,10 +31,10 @@ static const struct attempt attempts[] = {
     {" --compat next", QOBS_COMPAT_NEXT, QOBS_DRAFT_AS_LOADED, false},
 };
 
-/* The result: the attempt that gave the bytes, or why the first one did not. */
+/* The result: the options of the attempt that gave the bytes, or why the first one did not. */
 struct reproduction {
-    bool tried; /* a run reached bytes that could be compared */
-    const struct attempt *found;
+    bool tried;        /* a run reached bytes that could be compared */
+    const char *found; /* NULL: none gave them */
     struct fail why;
 };
 
@@ -58,7 +60,7 @@ static int try_all(const struct audit *audit, const char *config, struct reprodu
         struct fail why = {.message = ""};
         const int status = compare(audit, config, &attempts[i], &why);
         if (status == QOBS_OK)
-            r->found = &attempts[i];
+            r->found = attempts[i].options;
         if (status == QOBS_ERROR_OUT_OF_MEMORY || status == QOBS_ERROR_SYSTEM)
             return report_failure(f, status, "%s", why.message);
         r->tried |= status == QOBS_OK || status == QOBS_ERROR_FINDINGS;
@@ -68,13 +70,93 @@ static int try_all(const struct audit *audit, const char *config, struct reprodu
     return QOBS_OK;
 }
 
+/* ---- Other dialects ---------------------------------------------------------------------------------------------- */
+
+/* Returns the dialect of the checkpoint; NULL: quantize writes none like it. */
+static const struct dialect_row *dialect_of(const struct audit *audit)
+{
+    if (audit->config.group_count != 1 || audit->maker)
+        return audit->maker && strcmp(audit->maker, "Model-Optimizer") == 0 ? dialect_of_algorithms() : NULL;
+    for (size_t i = 0; dialect_at(i); i++)
+        for (const struct dialect_form *form = dialect_at(i)->forms; form->scheme; form++)
+            if (form->stored == audit->config.groups->format)
+                return dialect_at(i);
+    return NULL;
+}
+
+/* Adds the modules that the configuration excludes. */
+static int read_excluded(struct quant_config *excluded, const json_object *config, const struct dialect_row *d,
+                         struct fail *f)
+{
+    json_each(item, json_get(config, d->config.excluded))
+    {
+        const bool is_pattern = d->config.patterns && item.key && strncmp(item.key, "-:", 2) == 0;
+        OWNED char *name = is_pattern ? text_format("re:%s", item.key + 2) : NULL;
+        if (is_pattern && !name)
+            return NO_MEMORY(f, "the layers");
+        if (is_pattern || json_is_string(item.value))
+            RETURN_IF_NOT_OK(quant_config_add_ignore(excluded, name ? name : json_text(item.value), f));
+    }
+    return QOBS_OK;
+}
+
+/* Compares with a run by a scheme and its own observers. NULL: by a conversion. */
+static int compare_dialect(const struct audit *audit, const struct dialect_row *d, const char *scheme,
+                           const struct quant_config *excluded, struct fail *f)
+{
+    const json_object *config = json_get(audit->model.config, "quantization_config");
+    const double size = json_number_of(config, "group_size", -1);
+    char bits[40], group[40] = "strategy=channel";
+    snprintf(bits, sizeof bits, "num_bits=%.0f", json_number_of(config, "bits", 4));
+    if (size > 0)
+        snprintf(group, sizeof group, "group_size=%.0f", size);
+    const qobs_checkpoint_quantize_args args = {.struct_size = sizeof args,
+                                                .model = audit->args->against,
+                                                .out = audit->args->checkpoint,
+                                                .scheme = scheme,
+                                                .ignore = (const char *const *)excluded->ignore,
+                                                .ignore_count = scheme ? excluded->ignore_count : 0,
+                                                .settings = (const char *const[]){bits, group},
+                                                .setting_count = scheme && d->config.bits ? 2 : 0,
+                                                .keep_findings = true,
+                                                .allow_mixed_sets = true,
+                                                .runtime = audit->args->runtime,
+                                                .architectures = audit->args->architectures,
+                                                .dialect = d->name,
+                                                .keep_numbers = !scheme};
+    return quantize_compare(&args, f);
+}
+
+/* The configuration of another dialect names no observers: other bytes than those of a scheme's own say nothing. */
+static int try_dialect(const struct audit *audit, const struct dialect_row *d, struct reproduction *r, struct fail *f)
+{
+    static const char *const integers[] = {"W4A16", "W4A16_ASYM"};
+    static const char *const options[] = {" --scheme W4A16", " --scheme W4A16_ASYM"};
+    RELEASED_BY(quant_config_free) struct quant_config excluded = {0};
+    RETURN_IF_NOT_OK(read_excluded(&excluded, json_get(audit->model.config, "quantization_config"), d, f));
+    for (int i = -1; !r->found && i < (d->config.bits ? 2 : 1); i++) {
+        struct fail why = {.message = ""};
+        const char *scheme = i < 0 ? NULL : d->config.bits ? integers[i] : audit->config.groups->name;
+        const int status = compare_dialect(audit, d, scheme, &excluded, &why);
+        if (status == QOBS_OK)
+            r->found = i < 0 ? " convert" : d->config.bits ? options[i] : "";
+        if (status == QOBS_ERROR_OUT_OF_MEMORY || status == QOBS_ERROR_SYSTEM)
+            return report_failure(f, status, "%s", why.message);
+    }
+    r->tried = r->found != NULL;
+    return QOBS_OK;
+}
+
+/* ---- Report ------------------------------------------------------------------------------------------------------ */
+
 static int reproduce(const struct audit *audit, struct reproduction *r, struct fail *f)
 {
     const json_object *config = json_get(audit->model.config, "quantization_config");
     if (strcmp(json_text_of(config, "quant_method"), "compressed-tensors") != 0) {
+        const struct dialect_row *d = config ? dialect_of(audit) : NULL;
         fail(&r->why, "%s does not tell the observers of the weights",
              audit->gguf.file.file_count > 0 ? "a GGUF file" : "the configuration");
-        return QOBS_OK;
+        return d ? try_dialect(audit, d, r, f) : QOBS_OK;
     }
     OWNED char *path = path_join(audit->model.tree.root, audit->model.config_path);
     return path ? try_all(audit, path, r, f) : NO_MEMORY(f, "a path");
@@ -85,7 +167,7 @@ static void add_reproduction(json_object *report, const struct reproduction *r)
 {
     json_put(report, "reproduced", r->tried ? json_object_new_boolean(r->found != NULL) : NULL);
     if (r->found)
-        json_put_text(report, "reproduced_options", r->found->options);
+        json_put_text(report, "reproduced_options", r->found);
     else
         json_put_text(report, "reproduced_why", r->why.message);
 }
