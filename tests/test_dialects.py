@@ -223,6 +223,9 @@ def test_refusals():
     m = Matrix("refusals")
     for what, tensors, config, words in (
             ("GEMV", m.awq(), {**AWQ, "version": "gemv"}, ("version", "gemv", "gemm")),
+            ("Quark, symmetric", m.awq(False), {**AWQ, "zero_point": False, "pack_method": "reorder"},
+             ("zero_point is false", "AMD Quark", "reorder")),
+            ("Quark, plain order", m.awq(), {**AWQ, "pack_method": "order"}, ('pack_method is "order"', "AMD Quark")),
             ("Marlin", m.gptq(), {**GPTQ, "checkpoint_format": "marlin"}, ("checkpoint_format", "marlin", "gptq_v2")),
             ("AutoRound of another kind", m.gptq(), {**AUTO_ROUND, "packing_format": "auto_round:mlx"},
              ("packing_format", "auto_round:mlx")),

@@ -446,6 +446,19 @@ static int check_compressed_tensors(const char *where, const json_object *quanti
     return QOBS_OK;
 }
 
+/* Quark 0.13 writes symmetric AWQ with signed codes, and codes in plain order under another pack_method
+ * (torch/export/main_export/quant_config_parser.py). AutoAWQ and vLLM would read other numbers. */
+static int check_awq_of_quark(const char *where, const json_object *quantization, struct fail *f)
+{
+    const json_object *order = json_get(quantization, "pack_method"), *zeros = json_get(quantization, "zero_point");
+    if (!order || (strcmp(json_text_of(quantization, "pack_method"), "reorder") == 0 && json_is_true(zeros)))
+        return QOBS_OK;
+    return INVALID(f,
+                   "%s: pack_method is %s and zero_point is %s, codes of AMD Quark that AutoAWQ reads as other numbers; "
+                   "with \"reorder\" and true it can be quantized again",
+                   where, JSON_WORDS(order), JSON_WORDS(zeros));
+}
+
 static int check_config(const struct model *m, const struct model_config *config, struct fail *f)
 {
     const json_object *quantization = model_config_quantization(config);
@@ -474,6 +487,8 @@ static int check_config(const struct model *m, const struct model_config *config
             !(json_is_string(value) && is_one_of(json_text(value), methods[i].values)))
             return INVALID(f, "%s: %s of %s is %s; %s can be quantized again", where, methods[i].member, name,
                            JSON_WORDS(value), methods[i].values);
+        if (strcmp(name, "awq") == 0)
+            RETURN_IF_NOT_OK(check_awq_of_quark(where, quantization, f));
         return methods[i].stated ? stated_schemes_check(m, f)
                                  : check_compressed_tensors(where, quantization, methods[i].values, f);
     }
