@@ -189,7 +189,7 @@ static void put_state(struct text *text, const qobs_observer *o)
     free(bytes);
 }
 
-/* What can be read from an observer. */
+/* Adds what can be read from an observer. */
 static void put_facts(struct text *text, const qobs_observer *o)
 {
     const qobs_counts c = counts_of(o);

@@ -284,7 +284,7 @@ def group_pairs(quantize):
 
 
 def fp4_global_scale(generator, x, exact):
-    """That of a weight, or one far from it."""
+    """The scale of a weight, or one far from it."""
     import torch
     most = x.abs().max().float().view(1)
     wild = 2.0 ** torch.randint(-100, 100, (1,), generator=generator)

@@ -453,10 +453,11 @@ static int check_awq_of_quark(const char *where, const json_object *quantization
     const json_object *order = json_get(quantization, "pack_method"), *zeros = json_get(quantization, "zero_point");
     if (!order || (strcmp(json_text_of(quantization, "pack_method"), "reorder") == 0 && json_is_true(zeros)))
         return QOBS_OK;
-    return INVALID(f,
-                   "%s: pack_method is %s and zero_point is %s, codes of AMD Quark that AutoAWQ reads as other numbers; "
-                   "with \"reorder\" and true it can be quantized again",
-                   where, JSON_WORDS(order), JSON_WORDS(zeros));
+    return INVALID(
+        f,
+        "%s: pack_method is %s and zero_point is %s, codes of AMD Quark that AutoAWQ reads as other numbers; "
+        "with \"reorder\" and true it can be quantized again",
+        where, JSON_WORDS(order), JSON_WORDS(zeros));
 }
 
 static int check_config(const struct model *m, const struct model_config *config, struct fail *f)

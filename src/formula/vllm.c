@@ -77,7 +77,7 @@ SYMMETRIC_SCALES(symmetric_int8)
 SYMMETRIC_SCALES(fp4)
 #undef SYMMETRIC_SCALES
 
-/* Of a weight that vLLM quantizes while it loads it (layers/quantization/online/nvfp4.py). */
+/* vLLM makes it of a weight that it quantizes while it loads it (layers/quantization/online/nvfp4.py). */
 static float fp4_global_scale(const struct formula_params *params, qobs_dtype dtype, double amax)
 {
     (void)params, (void)dtype;
