@@ -501,12 +501,14 @@ def test_fp8():
     p = cli.run("audit", "out", "--against", "in")
     check(p.returncode == 0 and "1 quantized layers, 0 findings" in p.stdout and "nearest: 0 of 131072" in p.stdout,
           "fp8: audit", p.stdout + p.stderr)
-    broken = st_raw("out/model.safetensors")
-    del broken[f"{MODULE}.weight_scale_inv"]
-    write("out/model.safetensors", cli.st_bytes(broken))
+    sound = st_raw("out/model.safetensors")
     os.remove("out/model.safetensors.index.json")
-    p = cli.run("audit", "out")
-    check(p.returncode == 3 and "has no weight_scale_inv" in p.stdout + p.stderr, "fp8: no scales", p.stdout + p.stderr)
+    scales = f"{MODULE}.weight_scale_inv"
+    for name, words in ((f"{MODULE}.weight_scale", "has weight_scale, which no loader"), (None, "has no weight_scale_inv")):
+        broken = {**sound, name: sound[scales]} if name else {n: t for n, t in sound.items() if n != scales}
+        write("out/model.safetensors", cli.st_bytes(broken))
+        p = cli.run("audit", "out")
+        check(p.returncode == 3 and words in p.stdout + p.stderr, f"fp8: {words}", p.stdout + p.stderr)
 
 
 def modelopt_configuration(algorithm, size, weights, inputs, kv_cache):

@@ -57,6 +57,8 @@ void audit_note(struct audit *audit, const char *format, ...)
 
 /* ---- Tensors of a module ----------------------------------------------------------------------------------------- */
 
+static bool is_fp8(const struct audit *audit) { return audit->maker && strcmp(audit->maker, STATED_FP8) == 0; }
+
 const char *audit_part_name(const struct audit *audit, const char *part)
 {
     static const struct {
@@ -67,7 +69,7 @@ const char *audit_part_name(const struct audit *audit, const char *part)
                  {false, "input_global_scale", "input_scale"},
                  {true, "weight_packed", "weight"},
                  {true, "weight_scale", "weight_scale_inv"}};
-    const bool fp8 = audit->maker && strcmp(audit->maker, STATED_FP8) == 0;
+    const bool fp8 = is_fp8(audit);
     for (size_t i = 0; audit->maker && i < sizeof names / sizeof *names; i++)
         if (fp8 == names[i].fp8 && strcmp(part, names[i].part) == 0)
             return names[i].name;
@@ -177,8 +179,9 @@ static bool belongs(struct audit *audit, const struct quant_matchers *t, struct 
 /* Reports tensors of quantized modules that no loader of compressed-tensors reads. */
 static void check_names(struct audit *audit)
 {
-    const char *known = audit->maker
-                            ? "weight weight_scale weight_scale_2 weight_scale_inv input_scale output_scale"
+    const char *known = is_fp8(audit) ? "weight weight_scale_inv input_scale"
+                        : audit->maker
+                            ? "weight weight_scale weight_scale_2 input_scale output_scale"
                             : "weight weight_packed weight_scale weight_zero_point weight_global_scale weight_shape "
                               "weight_g_idx input_scale input_zero_point input_global_scale output_scale "
                               "output_zero_point output_global_scale";
