@@ -504,7 +504,7 @@ def test_fp8():
     sound = st_raw("out/model.safetensors")
     os.remove("out/model.safetensors.index.json")
     scales = f"{MODULE}.weight_scale_inv"
-    for name, words in ((f"{MODULE}.weight_scale", "has weight_scale, which no loader"), (None, "has no weight_scale_inv")):
+    for name, words in ((f"{MODULE}.weight_scale", "has weight_scale, which"), (None, "has no weight_scale_inv")):
         broken = {**sound, name: sound[scales]} if name else {n: t for n, t in sound.items() if n != scales}
         write("out/model.safetensors", cli.st_bytes(broken))
         p = cli.run("audit", "out")
