@@ -346,6 +346,12 @@ def test_static_refusals():
     p = converted()
     check(p.returncode == 2 and all(w in p.stderr for w in ("W4A8_NVFP4_FP8", "--scheme", "FP8, FP8_DYNAMIC")),
           "an algorithm that is not read", p.stderr)
+    make("source", {f"{MODULE}.weight": ("U8", [ROWS, COLUMNS // 2], random_bytes("codes", ROWS * COLUMNS // 2)),
+                    f"{MODULE}.weight_scale": ("U8", [ROWS, COLUMNS // 32], b"\x78" * (ROWS * COLUMNS // 32))},
+         torch_dtype="bfloat16", quantization_config={"quant_method": "modelopt", "quant_algo": "W4A8_MXFP4_FP8"})
+    p = converted()
+    check(p.returncode == 2 and all(w in p.stderr for w in ("no scheme quantizes inputs", "--scheme", "MXFP4")),
+          "inputs that no scheme has", p.stderr)
     make("source", {f"{MODULE}.weight": ("I8", [ROWS, COLUMNS], random_bytes("codes", ROWS * COLUMNS)),
                     f"{MODULE}.weight_scale": ("F32", [1], struct.pack("<f", 0.01))}, torch_dtype="bfloat16")
     p = converted()

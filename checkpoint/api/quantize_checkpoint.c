@@ -114,10 +114,9 @@ static int open_engine(struct quantize_call *run, struct fail *f)
     RETURN_IF_NOT_OK(model_sink_open(&run->sink, &run->layout, s->weights.count, &run->activations, &run->out, f));
     RETURN_IF_NOT_OK(choose_part(run, f));
     RETURN_IF_NOT_OK(engine_open(&run->engine, &in, &run->sink.sink, &run->meter, f));
-    if (run->args->keep_numbers) {
+    if (run->args->keep_numbers)
         RETURN_IF_NOT_OK(source_schemes_check(run, f));
-        RETURN_IF_NOT_OK(source_inputs_note_dropped(&run->selection, f));
-    }
+    RETURN_IF_NOT_OK(source_inputs_note_dropped(&run->selection, f));
     return inputs_name_unused(&unused, f);
 }
 

@@ -42,13 +42,21 @@ static int add_ignored_list(struct quant_config *config, const json_object *list
 
 /* ---- Model-Optimizer --------------------------------------------------------------------------------------------- */
 
-/* Returns the scheme of an algorithm, in any case; NULL: its tensors are not read. */
-static const char *scheme_of(const json_object *algorithm)
+/* Returns the row of an algorithm, in any case; NULL: its tensors are not read. */
+static const struct dialect_form *form_of(const json_object *algorithm)
 {
     for (const struct dialect_form *form = dialect_of_algorithms()->forms; form->scheme; form++)
         if (json_is_string(algorithm) && strcasecmp(json_text(algorithm), form->algorithm) == 0)
-            return form->preset;
+            return form;
     return NULL;
+}
+
+static int add_form(struct quant_config *config, const struct dialect_form *form, const char *const *targets,
+                    size_t count, struct fail *f)
+{
+    RETURN_IF_NOT_OK(quant_config_add_scheme(config, form->preset, targets, count, f));
+    config->groups[config->group_count - 1].other_inputs = form->other_inputs;
+    return QOBS_OK;
 }
 
 static int unread(const json_object *algorithm, const char *where, const char *layer, struct fail *f)
@@ -69,7 +77,7 @@ static int read_layers(struct quant_config *config, const json_object *layers, c
     json_each(item, layers)
     {
         const json_object *algorithm = json_get(item.value, "quant_algo");
-        if (!scheme_of(algorithm))
+        if (!form_of(algorithm))
             return unread(algorithm, where, item.key, f);
     }
     for (const struct dialect_form *form = dialect_of_algorithms()->forms; form->scheme; form++) {
@@ -80,7 +88,7 @@ static int read_layers(struct quant_config *config, const json_object *layers, c
                 targets[count++] = item.key;
         }
         if (count > 0)
-            RETURN_IF_NOT_OK(quant_config_add_scheme(config, form->preset, targets, count, f));
+            RETURN_IF_NOT_OK(add_form(config, form, targets, count, f));
     }
     return QOBS_OK;
 }
@@ -92,10 +100,10 @@ static int read_modelopt(struct quant_config *config, const json_object *quantiz
     const json_object *layers = json_get(quantization, "quantized_layers");
     if (layers && json_is_string(algorithm) && strcmp(json_text(algorithm), "MIXED_PRECISION") == 0)
         RETURN_IF_NOT_OK(read_layers(config, layers, where, f));
-    else if (!scheme_of(algorithm))
+    else if (!form_of(algorithm))
         return unread(algorithm, where, "the model", f);
     else
-        RETURN_IF_NOT_OK(quant_config_add_scheme(config, scheme_of(algorithm), NULL, 0, f));
+        RETURN_IF_NOT_OK(add_form(config, form_of(algorithm), NULL, 0, f));
     RETURN_IF_NOT_OK(add_ignored_list(config, json_get(quantization, "ignore"), f));
     return add_ignored_list(config, json_get(quantization, "exclude_modules"), f);
 }

@@ -34,7 +34,11 @@ static void release_stated(struct stated *s)
 static int read_stated(struct stated *s, const struct model *m, struct fail *f)
 {
     const char *maker;
-    if (stated_schemes_read(&s->config, &maker, m, &s->unread) != QOBS_OK)
+    int status = stated_schemes_read(&s->config, &maker, m, &s->unread);
+    for (size_t i = 0; i < s->config.group_count && status == QOBS_OK; i++)
+        if (s->config.groups[i].other_inputs)
+            status = INVALID(&s->unread, "no scheme quantizes inputs as the quant_algo of the model");
+    if (status != QOBS_OK)
         quant_config_free(&s->config);
     s->made = malloc((s->config.group_count + 1) * sizeof *s->made);
     if (!s->made)

@@ -29,22 +29,23 @@ static const struct dialect_form gptq_v2[] = {{QUANT_PACK, QUANT_GPTQ_V2, .bits 
 /* Members as Model-Optimizer 0.48 writes them (export/convert_hf_config.py). */
 static const struct dialect_form modelopt[] = {
     {QUANT_FLOAT_QUANTIZED, QUANT_MODELOPT_FP8, 0, "FP8", "FP8",
-     GROUP(BOTH(FLOATS("8", "false", ""), FLOATS("8", "false", ""))), 0},
+     GROUP(BOTH(FLOATS("8", "false", ""), FLOATS("8", "false", ""))), 0, false},
     {QUANT_FLOAT_QUANTIZED, QUANT_MODELOPT_FP8, 0, "FP8_DYNAMIC", "FP8_PER_CHANNEL_PER_TOKEN",
-     GROUP(BOTH(FLOATS("8", "true", STRATEGY("token")), FLOATS("8", "false", STRATEGY("channel")))), 0},
+     GROUP(BOTH(FLOATS("8", "true", STRATEGY("token")), FLOATS("8", "false", STRATEGY("channel")))), 0, false},
     {QUANT_FLOAT_QUANTIZED, QUANT_MODELOPT_FP8, 0, "FP8_BLOCK", "FP8_PB_WO",
-     GROUP(WEIGHTS(FLOATS("8", "false", STRATEGY("block") ", \"block_structure\": [128, 128]"))), 128},
-    {QUANT_NVFP4_PACK, QUANT_MODELOPT_NVFP4, 0, "NVFP4", "NVFP4", GROUP(BOTH(NV, NV)), 16},
-    {QUANT_NVFP4_PACK, QUANT_MODELOPT_NVFP4, 0, "NVFP4A16", "W4A16_NVFP4", GROUP(WEIGHTS(NV)), 16},
-    {QUANT_MXFP8, QUANT_MXFP8, 0, "MXFP8", "MXFP8", GROUP(BOTH(MX8("true"), MX8("false"))), 32},
-    {QUANT_NVFP4_PACK, QUANT_FORMAT_NONE, 0, "NVFP4", "NVFP4_AWQ", NULL, 0},
-    {QUANT_MXFP4_PACK, QUANT_FORMAT_NONE, 0, "MXFP4", "MXFP4", NULL, 0},
-    {QUANT_MXFP4_PACK, QUANT_FORMAT_NONE, 0, "MXFP4", "W4A8_MXFP4_FP8", NULL, 0},
+     GROUP(WEIGHTS(FLOATS("8", "false", STRATEGY("block") ", \"block_structure\": [128, 128]"))), 128, false},
+    {QUANT_NVFP4_PACK, QUANT_MODELOPT_NVFP4, 0, "NVFP4", "NVFP4", GROUP(BOTH(NV, NV)), 16, false},
+    {QUANT_NVFP4_PACK, QUANT_MODELOPT_NVFP4, 0, "NVFP4A16", "W4A16_NVFP4", GROUP(WEIGHTS(NV)), 16, false},
+    {QUANT_MXFP8, QUANT_MXFP8, 0, "MXFP8", "MXFP8", GROUP(BOTH(MX8("true"), MX8("false"))), 32, false},
+    {QUANT_NVFP4_PACK, QUANT_FORMAT_NONE, 0, "NVFP4", "NVFP4_AWQ", NULL, 0, false},
+    {QUANT_MXFP4_PACK, QUANT_FORMAT_NONE, 0, "MXFP4", "MXFP4", NULL, 0, false},
+    {QUANT_MXFP4_PACK, QUANT_FORMAT_NONE, 0, "MXFP4", "W4A8_MXFP4_FP8", NULL, 0, true},
     {0},
 };
 
 static const struct dialect_form fp8[] = {
-    {QUANT_FLOAT_QUANTIZED, QUANT_BLOCK_FP8, 0, "FP8_BLOCK", NULL, "{\"weight_block_size\": [128, 128]}", 0}, {0}};
+    {QUANT_FLOAT_QUANTIZED, QUANT_BLOCK_FP8, 0, "FP8_BLOCK", NULL, "{\"weight_block_size\": [128, 128]}", 0, false},
+    {0}};
 
 #define GPTQ_CONFIG(format)                                                                                            \
     {                                                                                                                  \

@@ -17,6 +17,7 @@ struct dialect_form {
     const char *algorithm;            /* its name in the configuration (quant_algo); NULL: it has none */
     const char *members;              /* of the configuration, beside those of the dialect: JSON */
     int group_size;                   /* that the configuration says; 0: it says none */
+    bool other_inputs;                /* its inputs are quantized as no scheme does; the preset has its codes */
 };
 
 struct dialect_row {

@@ -15,6 +15,7 @@ struct quant_group {
     char **targets; /* names, "re:" patterns, class names */
     size_t target_count;
     bool has_weights, has_inputs, has_outputs;
+    bool other_inputs; /* the model that states the scheme quantizes its inputs in a way that no scheme does */
     struct quant_args weights, inputs, outputs;
     enum quant_format format; /* as given; else quant_config_finish chooses it */
     enum quant_format stored; /* the same, or that of a dialect (dialects.h) */
