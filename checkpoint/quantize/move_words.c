@@ -135,11 +135,17 @@ static void store_columns(const struct tile *t, const struct runs *to)
                                 TILE_WORDS * SQUARES);
 }
 
+/* Fills the rows of the codes of a word of AWQ. */
+static void fill_rows(int row[PLACES], const unsigned char *places)
+{
+    for (int i = 0; i < PLACES; i++)
+        row[places[i]] = i;
+}
+
 static void load_squares(struct tile *t, const struct runs *from, const unsigned char *places)
 {
     int row[PLACES];
-    for (int i = 0; i < PLACES; i++)
-        row[places[i]] = i;
+    fill_rows(row, places);
     for (int k = 0; k < TILE_WORDS; k++)
         for (int b = 0; b < t->squares; b += LANES) {
             lanes x[PLACES];
@@ -156,8 +162,7 @@ static void load_squares(struct tile *t, const struct runs *from, const unsigned
 static void store_squares(const struct tile *t, const struct runs *to, const unsigned char *places)
 {
     int row[PLACES];
-    for (int i = 0; i < PLACES; i++)
-        row[places[i]] = i;
+    fill_rows(row, places);
     for (int k = 0; k < TILE_WORDS; k++)
         for (int b = 0; b < t->squares; b += LANES) {
             lanes x[PLACES];
