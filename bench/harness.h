@@ -102,7 +102,7 @@ struct Bytes {
     size_t read, written;
 };
 bool PairWithLimit(const std::string &name, const Case &c, const std::string &work, const Bytes &bytes);
-// Of the widest instruction set; 0: not counted.
+// Operations by the widest instruction set; 0: not counted.
 size_t OperationsOf(const std::string &work);
 // The same of several threads and one: a repetition is one turn, with what the machine made of as many threads,
 // machine_a over machine_b, right before and right after it ("machine_before", "machine_after").

@@ -56,12 +56,14 @@ def command(run):
 
 
 def source(results):
-    """Lines about the run that the figures come from: the last one of --again, or the first of all."""
-    run = ([r for r in results.get("runs", []) if "--again" in r["command"].split()] or [results])[-1]
-    conditions = f" {run['conditions'].rstrip('.')}." if run.get("conditions") else ""
+    """Lines about the runs that the figures come from: the last one of --again, or all."""
+    runs = [results, *results.get("runs", [])]
+    runs = [r for r in runs if "--again" in r["command"].split()][-1:] or runs
+    days = " and ".join(sorted({f"{r['date']}, commit {r['commit']}" for r in runs}))
+    conditions = f" {runs[0]['conditions'].rstrip('.')}." if runs[0].get("conditions") else ""
     text = (
-        f"{results['cpu']} with {results['isa']}, {run['date']}, commit {run['commit']}.{conditions} One thread unless "
-        f"a row says more. Medians and extremes of runs that take turns: `{command(run)}`"
+        f"{results['cpu']} with {results['isa']}, {days}.{conditions} One thread unless a row says more. Medians and "
+        f"extremes of runs that take turns: {' and '.join(f'`{command(r)}`' for r in runs)}"
     )
     return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
