@@ -79,20 +79,20 @@ static void measure_runs(const struct row_quantizer *q, const unsigned char *x, 
                                         nonfinite);
 }
 
-/* The units of a cell are rows. */
-static void measure_rows(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
-                         struct nonfinite_count *nonfinite)
+/* Rows of a cell from x on with ranges of their own, from `first` on. */
+static void measure_rows(const struct row_quantizer *q, const struct cell *c, const unsigned char *x, int64_t rows,
+                         struct range_panel *to, int64_t first, struct nonfinite_count *nonfinite)
 {
     const int64_t element = q->work.element, full = c->full, left = c->left;
     if (full == 1)
-        measure_runs(q, c->x, c->stride, c->units, c->run, to, 0, c->runs, nonfinite);
+        measure_runs(q, x, c->stride, rows, c->run, to, first, c->runs, nonfinite);
     else if (left == 0 && c->stride == c->columns * element)
-        measure_runs(q, c->x, c->run * element, c->units * full, c->run, to, 0, 1, nonfinite);
+        measure_runs(q, x, c->run * element, rows * full, c->run, to, first, 1, nonfinite);
     else
-        for (int64_t u = 0; u < c->units; u++)
-            measure_runs(q, c->x + u * c->stride, c->run * element, full, c->run, to, u * c->runs, 1, nonfinite);
+        for (int64_t i = 0; i < rows; i++)
+            measure_runs(q, x + i * c->stride, c->run * element, full, c->run, to, first + i * c->runs, 1, nonfinite);
     if (left > 0)
-        measure_runs(q, c->x + full * c->run * element, c->stride, c->units, left, to, full, c->runs, nonfinite);
+        measure_runs(q, x + full * c->run * element, c->stride, rows, left, to, first + full, c->runs, nonfinite);
 }
 
 static void measure(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
@@ -100,16 +100,15 @@ static void measure(const struct row_quantizer *q, const struct cell *c, struct 
 {
     qobs_fill_identities(q->kernel_dtype, (size_t)q->work.element, (size_t)(c->units * c->runs),
                          q->rule.symmetric ? NULL : &to->min, &to->max);
-    if (c->unit == 1) {
-        measure_rows(q, c, to, nonfinite);
-        return;
+    if (c->unit == 1)
+        measure_rows(q, c, c->x, c->units, to, 0, nonfinite);
+    for (int64_t u = 0; c->unit > 1 && u < c->units; u++) {
+        const unsigned char *x = c->x + u * c->unit * c->stride;
+        if (c->runs == 1)
+            measure_runs(q, x, c->stride, c->unit, c->columns, to, u, 0, nonfinite);
+        for (int64_t i = 0; c->runs > 1 && i < c->unit; i++) /* in the order of memory */
+            measure_rows(q, c, x + i * c->stride, 1, to, u * c->runs, nonfinite);
     }
-    for (int64_t u = 0; u < c->units; u++)
-        for (int64_t r = 0; r < c->runs; r++) {
-            const int64_t first = r * c->run, length = c->columns - first < c->run ? c->columns - first : c->run;
-            measure_runs(q, c->x + u * c->unit * c->stride + first * q->work.element, c->stride, c->unit, length, to,
-                         u * c->runs + r, 0, nonfinite);
-        }
 }
 
 /* ---- Elements that are not finite -------------------------------------------------------------------------------- */
@@ -246,11 +245,11 @@ void qobs_row_quantizer_finish(struct row_quantizer *q)
     q->cell_units = g->unit == 1 && most > 1 ? most : 1;
 }
 
-/* Runs of a unit that fit a cell. */
-static int64_t runs_of_cell(const struct row_quantizer *q, int64_t unit)
+/* Runs of a unit that fit a cell. Several rows without codes are read once, and need not stay in L1. */
+static int64_t runs_of_cell(const struct row_quantizer *q, int64_t unit, bool codes)
 {
     const struct row_geometry *g = &q->geometry;
-    const int64_t by_size = unit > 1 ? CELL_BYTES / q->work.element / unit / g->run : g->per_unit;
+    const int64_t by_size = unit > 1 && codes ? CELL_BYTES / q->work.element / unit / g->run : g->per_unit;
     const int64_t most = by_size < PANEL ? by_size : PANEL;
     return most < 1 ? 1 : most < g->per_unit ? most : g->per_unit;
 }
@@ -340,7 +339,7 @@ static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to, s
     const struct row_quantizer *q = j->q;
     const struct row_geometry *g = &q->geometry;
     const struct row_call *call = j->call;
-    const int64_t unit = qobs_geometry_unit(g, call->rows), runs = runs_of_cell(q, unit);
+    const int64_t unit = qobs_geometry_unit(g, call->rows), runs = runs_of_cell(q, unit, j->out);
     for (int64_t u = from, n; u < to; u += n) {
         const int64_t row = u * unit;
         n = to - u < q->cell_units ? to - u : q->cell_units;
