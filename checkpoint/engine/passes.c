@@ -18,8 +18,9 @@ enum { MANY_ROWS = 256 };
 /* Files of the model that a batch reads, and a sink may write beside them, if sets do not need more. */
 enum { MAX_SHARDS = 4 };
 
-/* Bytes of a batch, which the page cache holds between its passes. */
+/* Bytes of a batch, which the page cache holds between its passes, and its jobs, each of which has a quantizer. */
 #define BATCH_BYTES (UINT64_C(1) << 28)
+enum { BATCH_JOBS = 1024 };
 
 /* ---- Slices ------------------------------------------------------------------------------------------------------ */
 
@@ -246,12 +247,12 @@ static size_t add_shard(size_t *shards, size_t count, size_t shard)
     return count;
 }
 
-/* Returns the end of the batch that begins with job `first`: whole sets, limited in bytes and in shards. */
+/* Returns the end of the batch that begins with job `first`: whole sets, limited in bytes, jobs and shards. */
 static size_t end_of_batch(const struct engine *e, size_t first)
 {
     uint64_t bytes = 0;
     size_t end = first, next, shards[MAX_SHARDS + 1], count = 0;
-    while (end < e->job_count && bytes < BATCH_BYTES) {
+    while (end < e->job_count && bytes < BATCH_BYTES && end - first < BATCH_JOBS) {
         const size_t set = e->set[e->jobs[end].index];
         for (next = end; next < e->job_count && e->set[e->jobs[next].index] == set; next++) {
             bytes += e->jobs[next].weight->bytes;
