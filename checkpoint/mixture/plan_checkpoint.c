@@ -176,6 +176,7 @@ static int mixture_steps(struct mixture *p, struct fail *f)
     RETURN_IF_NOT_OK(check_runtime(a->runtime, f));
     RETURN_IF_NOT_OK(each_scheme(p, read_scheme, f));
     RETURN_IF_NOT_OK(inputs_open(&p->inputs, &p->paths, CONTENTS_MODEL, f));
+    p->inputs.several = a->scheme_count > 1;
     RETURN_IF_NOT_OK(each_scheme(p, select_weights, f));
     RETURN_IF_NOT_OK(mixture_list_modules(p, f));
     if (a->out)

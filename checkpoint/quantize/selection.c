@@ -256,6 +256,15 @@ static void leave_unrecorded_drafts(struct selection *selection)
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
+static int take_list(struct weights *weights, struct inputs *in, struct fail *f)
+{
+    if (in->several)
+        return weights_copy(weights, &in->listed, f);
+    *weights = in->listed;
+    in->listed = (struct weights){0};
+    return QOBS_OK;
+}
+
 int selection_make(struct selection *selection, struct fail *f)
 {
     struct inputs *in = selection->inputs;
@@ -267,7 +276,7 @@ int selection_make(struct selection *selection, struct fail *f)
         RETURN_IF_NOT_OK(check_model(selection, f));
     if (!in->listed.items)
         RETURN_IF_NOT_OK(weights_list(&in->listed, &in->model, &in->architectures, c->compat, c->split_experts, f));
-    RETURN_IF_NOT_OK(weights_copy(weights, &in->listed, f));
+    RETURN_IF_NOT_OK(take_list(weights, in, f));
     RETURN_IF_NOT_OK(choose_weights(weights, &in->architectures, config, c->compat, c->draft, f));
     if (vllm)
         leave_unrecorded_drafts(selection);

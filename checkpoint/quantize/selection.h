@@ -22,7 +22,8 @@ struct input_paths {
 /* Zero-initialize it. */
 struct inputs {
     struct model model;
-    struct weights listed;              /* of the model; each selection chooses from a copy */
+    struct weights listed;              /* of the model; the selection takes it, or copies it if there are several */
+    bool several;                       /* selections choose from the list */
     struct architecture_file given;     /* rows of the arguments */
     struct architectures architectures; /* of the model */
     struct activation_sources sources;
