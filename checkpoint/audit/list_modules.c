@@ -125,7 +125,8 @@ static int collect(struct audit *audit, struct fail *f)
     for (size_t i = 0; i < audit->model.count; i++) {
         const char *name = audit->model.tensors[i].stored->name;
         const size_t length = module_of(name);
-        if (length == 0)
+        const struct audit_module *last = n > 0 ? &audit->modules[n - 1] : NULL;
+        if (length == 0 || (last && last->length == length && memcmp(last->name, name, length) == 0))
             continue;
         audit->modules[n].name = strndup(name, length);
         audit->modules[n].length = length;

@@ -307,7 +307,8 @@ int layout_make(struct output_layout *layout, const struct model *model, const s
                 enum layout_contents contents, struct fail *f)
 {
     RETURN_IF_NOT_OK(layout_list(layout, model, weights, config, activations, contents, f));
-    return layout_make_headers(layout, weights->count, f);
+    layout_sort(layout, weights->count);
+    return contents == CONTENTS_MODEL ? layout_make_headers(layout, f) : QOBS_OK;
 }
 
 uint64_t layout_weight_bytes(const struct output_layout *layout, size_t weight)

@@ -73,7 +73,7 @@ int layout_list(struct output_layout *layout, const struct model *model, const s
                 const struct quant_config *config, const struct activation_scales *activations,
                 enum layout_contents contents, struct fail *f);
 
-/* The same with their places in the shards, and the headers. */
+/* The same, sorted; of CONTENTS_MODEL with their places in the shards, and the headers. */
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
                 const struct quant_config *config, const struct activation_scales *activations,
                 enum layout_contents contents, struct fail *f);
@@ -85,9 +85,11 @@ uint64_t layout_weight_bytes(const struct output_layout *layout, size_t weight);
 /* Says how a group stores its weights. */
 struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents);
 
-/* Sorts layout->tensors as safetensors does, fills their offsets, the shards' headers and sizes, and the parts of
- * `weight_count` weights (layout_headers.c). */
-int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f);
+/* Sorts layout->tensors as safetensors does, and fills the parts of `weight_count` weights (layout_headers.c). */
+void layout_sort(struct output_layout *layout, size_t weight_count);
+
+/* Fills the offsets of sorted tensors, and the shards' headers and sizes. */
+int layout_make_headers(struct output_layout *layout, struct fail *f);
 
 /* ---- What sinks write -------------------------------------------------------------------------------------------- */
 

@@ -46,20 +46,25 @@ static int make_header(struct output_layout *l, size_t shard, size_t first, size
     return result;
 }
 
-int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f)
+void layout_sort(struct output_layout *layout, size_t weight_count)
 {
     if (layout->count > 0)
         qsort(layout->tensors, layout->count, sizeof *layout->tensors, compare_places);
     for (size_t i = 0; i < weight_count; i++)
         for (int p = 0; p < OUTPUT_PARTS; p++)
             layout->parts[i][p] = SIZE_MAX;
+    for (size_t i = 0; i < layout->count; i++) {
+        const struct output_tensor *t = &layout->tensors[i];
+        *(t->part == PART_ACTIVATION ? &layout->activations[t->activation] : &layout->parts[t->weight][t->part]) = i;
+    }
+}
+
+int layout_make_headers(struct output_layout *layout, struct fail *f)
+{
     for (size_t first = 0, end; first < layout->count; first = end) {
         const size_t shard = layout->tensors[first].shard;
-        for (end = first; end < layout->count && layout->tensors[end].shard == shard; end++) {
-            const struct output_tensor *t = &layout->tensors[end];
-            *(t->part == PART_ACTIVATION ? &layout->activations[t->activation] : &layout->parts[t->weight][t->part]) =
-                end;
-        }
+        for (end = first; end < layout->count && layout->tensors[end].shard == shard;)
+            end++;
         RETURN_IF_NOT_OK(make_header(layout, shard, first, end, f));
     }
     return QOBS_OK;

@@ -4,6 +4,9 @@
 /* Writes JSON as Python does, so that the files are those of upstream. */
 #include "quantize/quantize_call.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "files/json.h"
@@ -31,10 +34,11 @@ int side_files_copy(struct quantize_call *run, struct fail *f)
     return QOBS_OK;
 }
 
+static bool is_sorted(const struct quantize_call *run) { return run->args->compat != QOBS_COMPAT_VLLM; }
+
 static int write_json(struct quantize_call *run, const char *path, const json_object *json, struct fail *f)
 {
-    const bool sorted = run->args->compat != QOBS_COMPAT_VLLM;
-    OWNED char *text = json ? json_print(json, sorted ? JSON_SORTED : JSON_INDENTED) : NULL;
+    OWNED char *text = json ? json_print(json, is_sorted(run) ? JSON_SORTED : JSON_INDENTED) : NULL;
     return text ? output_directory_write(&run->out, path, text, strlen(text), f) : NO_MEMORY(f, path);
 }
 
@@ -48,19 +52,47 @@ static const char *path_from_index(const struct quantize_call *run, const char *
     return folder ? path + (folder + 1 - run->inputs.model.index) : path;
 }
 
+struct index_entry {
+    const char *name; /* first, as named_sort needs it */
+    size_t shard;
+};
+
+/* Prints what json_print would, without a tree: it may have 400,000 tensors. */
+static void print_index(FILE *out, const struct quantize_call *run, const struct index_entry *entries)
+{
+    const size_t count = run->layout.count;
+    fprintf(out, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+            run->layout.data_bytes);
+    for (size_t i = 0; i < count; i++) {
+        fputs(i == 0 ? "\n    " : ",\n    ", out);
+        json_print_string(out, entries[i].name, true);
+        fputs(": ", out);
+        json_print_string(out, path_from_index(run, run->layout.shards[entries[i].shard].path), true);
+    }
+    fputs(count > 0 ? "\n  }\n}" : "}\n}", out);
+}
+
 int side_files_write_index(struct quantize_call *run, struct fail *f)
 {
-    OWNED_JSON json_object *index = json_object_new_object();
-    json_object *metadata = json_put_object(index, "metadata"), *map = json_put_object(index, "weight_map");
-    bool complete = map && json_put_count(metadata, "total_size", run->layout.data_bytes);
-    for (size_t i = 0; complete && i < run->layout.count; i++) {
-        const char *path = run->layout.shards[run->layout.tensors[i].shard].path;
-        complete = json_put_text(map, run->layout.tensors[i].name, path_from_index(run, path));
-    }
-    return complete
-               ? write_json(run, run->inputs.model.index ? run->inputs.model.index : "model.safetensors.index.json",
-                            index, f)
-               : NO_MEMORY(f, "the index");
+    const struct output_layout *layout = &run->layout;
+    OWNED struct index_entry *entries = malloc((layout->count + 1) * sizeof *entries);
+    if (!entries)
+        return NO_MEMORY(f, "the index");
+    for (size_t i = 0; i < layout->count; i++)
+        entries[i] = (struct index_entry){layout->tensors[i].name, layout->tensors[i].shard};
+    if (is_sorted(run))
+        named_sort(entries, layout->count, sizeof *entries);
+    OWNED char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NO_MEMORY(f, "the index");
+    print_index(out, run, entries);
+    const int bad = ferror(out);
+    if ((fclose(out) != 0) | bad)
+        return NO_MEMORY(f, "the index");
+    const char *path = run->inputs.model.index ? run->inputs.model.index : "model.safetensors.index.json";
+    return output_directory_write(&run->out, path, text, size, f);
 }
 
 /* Writes the file in which a dialect describes the quantization once more. */
