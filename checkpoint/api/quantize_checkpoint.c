@@ -141,6 +141,20 @@ static int write_side_files(struct quantize_call *run, struct fail *f)
     return side_files_write_config(run, f);
 }
 
+/* What is known of the model, of its output and of the work. */
+static void release_work(struct quantize_call *run)
+{
+    engine_close(&run->engine);
+    model_sink_close(&run->sink);
+    layout_free(&run->layout);
+    activation_scales_free(&run->activations);
+    selection_free(&run->selection);
+    inputs_free(&run->inputs);
+    run->engine = (struct engine){0};
+    run->sink = (struct model_sink){0};
+    run->selection = (struct selection){0};
+}
+
 static int quantize(struct quantize_call *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
@@ -154,8 +168,10 @@ static int quantize(struct quantize_call *run, struct fail *f)
     RETURN_IF_NOT_OK(write_side_files(run, f));
     if (run->compares)
         return mapped_check(f);
+    run->report = a->report || a->part_count > 0 ? report_make(run) : NULL;
     if (a->part_count > 0)
         return part_publish(run, f);
+    release_work(run); /* the audit opens the output, which has more tensors than the model */
     const struct publish_options options = {.runtime = a->runtime,
                                             .architectures = a->architectures,
                                             .keep_findings = a->keep_findings,
@@ -165,14 +181,10 @@ static int quantize(struct quantize_call *run, struct fail *f)
 
 static void release(struct quantize_call *run)
 {
-    engine_close(&run->engine);
-    model_sink_close(&run->sink);
+    release_work(run);
     output_directory_abort(&run->out);
-    layout_free(&run->layout);
-    activation_scales_free(&run->activations);
-    selection_free(&run->selection);
     findings_free(&run->findings);
-    inputs_free(&run->inputs);
+    json_object_put(run->report);
     meter_close(&run->meter);
 }
 
@@ -186,7 +198,7 @@ static int quantize_model(const qobs_checkpoint_quantize_args *args, qobs_error 
     take_args(&run);
     const int status = mapped_cause(quantize(&run, &f), &f);
     if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
-        *args->report = report_make(&run);
+        *args->report = report_finish(run.report, &run.findings);
     release(&run);
     return give_error(error, status, &f);
 }

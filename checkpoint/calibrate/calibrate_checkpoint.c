@@ -150,7 +150,7 @@ static int calibrate(struct calibration *c, struct fail *f)
             *a->missing += count_kind(c, k).missing;
     }
     if (a->report)
-        *a->report = calibration_report(c);
+        c->report = calibration_report(c);
     return QOBS_OK;
 }
 
@@ -179,5 +179,8 @@ int qobs_checkpoint_calibrate(const qobs_checkpoint_calibrate_args *args, qobs_e
     meter_open(&c.meter);
     const int status = mapped_cause(calibrate(&c, &f), &f);
     release(&c);
+    if (status == QOBS_OK && args->report) /* the text is as large as the report */
+        *args->report = c.report ? json_print(c.report, JSON_INDENTED) : NULL;
+    json_object_put(c.report);
     return give_error(error, status, &f);
 }

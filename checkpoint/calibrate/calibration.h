@@ -60,7 +60,8 @@ struct calibration {
     struct scale_sink sink;
     struct engine engine;
     struct meter meter;
-    double seconds; /* time for the weights */
+    double seconds;      /* time for the weights */
+    json_object *report; /* NULL: nobody wants it, or there is no memory for it */
 };
 
 /* The modules that need scales of a kind of activations, and those that nothing was recorded for. */
@@ -70,5 +71,5 @@ struct kind_counts {
 };
 struct kind_counts count_kind(const struct calibration *c, enum activation_kind kind);
 
-/* Returns the report as a JSON text, to be freed with free(). NULL: no memory. */
-char *calibration_report(const struct calibration *c);
+/* Returns the report. NULL: no memory. */
+json_object *calibration_report(const struct calibration *c);

@@ -197,14 +197,13 @@ static void put_layers(json_object *report, const struct calibration *c)
     }
 }
 
-char *calibration_report(const struct calibration *c)
+static bool fill_report(json_object *report, const struct calibration *c)
 {
     const qobs_checkpoint_calibrate_args *a = c->args;
     char missing[400];
     size_t skipped = 0;
     for (size_t i = 0; i < c->selection.weights.count; i++)
         skipped += c->selection.weights.items[i].reason == WEIGHT_NO_FLOAT;
-    OWNED_JSON json_object *report = json_report();
     json_put_text(report, "qobs_version", qobs_version());
     json_put_text(report, "isa", qobs_isa_active());
     json_put_text(report, "model", a->model);
@@ -225,7 +224,14 @@ char *calibration_report(const struct calibration *c)
     }
     if (c->activations.streams.of_need)
         put_activations(report, c);
-    if (!quant_config_report_unused(&c->selection.config, report))
-        return NULL;
-    return json_print(report, JSON_INDENTED);
+    return quant_config_report_unused(&c->selection.config, report);
+}
+
+json_object *calibration_report(const struct calibration *c)
+{
+    json_object *report = json_report();
+    if (fill_report(report, c))
+        return report;
+    json_object_put(report);
+    return NULL;
 }

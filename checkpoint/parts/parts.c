@@ -200,7 +200,8 @@ int part_publish(struct quantize_call *run, struct fail *f)
 {
     char fingerprint[24];
     RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
-    OWNED char *model = realpath(run->inputs.model.tree.root, NULL), *report = report_make(run), *text = NULL;
+    OWNED char *model = realpath(run->inputs.model.tree.root, NULL);
+    OWNED char *report = report_finish(run->report, &run->findings), *text = NULL;
     OWNED char *rows = run->args->architectures ? realpath(run->args->architectures, NULL) : NULL;
     OWNED_JSON json_object *json = json_object_new_object();
     json_put_text(json, "qobs_version", qobs_version());

@@ -25,6 +25,7 @@ struct quantize_call {
     struct engine engine;
     struct meter meter;
     struct findings findings; /* of the audit of the output */
+    json_object *report;      /* NULL: nobody wants it, or there is no memory for it */
 };
 
 /* Writes the files besides the shards: copies of every file that is no shard, index or configuration; the index of the
@@ -33,6 +34,9 @@ int side_files_copy(struct quantize_call *run, struct fail *f);
 int side_files_write_index(struct quantize_call *run, struct fail *f);
 int side_files_write_config(struct quantize_call *run, struct fail *f);
 
-/* Returns the report, to be freed with free(): sizes, layers with their errors, tensors that were left out, warnings,
- * findings of the audit. NULL: no memory. */
-char *report_make(const struct quantize_call *run);
+/* Returns the report without findings: sizes, layers with their errors, tensors that were left out, warnings. NULL: no
+ * memory. */
+json_object *report_make(const struct quantize_call *run);
+
+/* Adds the findings of the audit. Returns the text, to be freed with free(). NULL: no memory, or no report. */
+char *report_finish(json_object *report, const struct findings *findings);

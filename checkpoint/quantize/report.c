@@ -368,9 +368,8 @@ static void add_knowledge(json_object *report, const struct architectures *found
         json_put_text(knowledge, "unknown", found->unknown);
 }
 
-char *report_make(const struct quantize_call *run)
+static bool fill_report(json_object *report, const struct quantize_call *run)
 {
-    OWNED_JSON json_object *report = json_report();
     json_put_text(report, "model", run->args->model);
     json_put_text(report, "out", run->args->out);
     json_put_text(report, "compat", quant_release_of(run->args->compat)->name);
@@ -386,14 +385,26 @@ char *report_make(const struct quantize_call *run)
     json_object *left_out = json_put_array(report, "left_out");
     json_object *warnings = json_put_array(report, "warnings");
     if (!layers || !left_out || !warnings)
-        return NULL;
+        return false;
     add_dequantized(report, run);
     add_layers(layers, run);
     add_left_out(left_out, run);
     if (add_warnings(warnings, run))
         json_put_bool(report, "incomplete", true);
     add_runtimes(json_put_array(report, "runtimes"), run);
-    if (!quant_config_report_unused(&run->selection.config, report))
-        return NULL;
-    return findings_report(&run->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
+    return quant_config_report_unused(&run->selection.config, report);
+}
+
+json_object *report_make(const struct quantize_call *run)
+{
+    json_object *report = json_report();
+    if (fill_report(report, run))
+        return report;
+    json_object_put(report);
+    return NULL;
+}
+
+char *report_finish(json_object *report, const struct findings *findings)
+{
+    return report && findings_report(findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }
