@@ -139,7 +139,7 @@ def run(*command):
                 peak = max(peak, *(int(kb) * 1024 for kb in re.findall(r"RssAnon:\s*(\d+)", status)), 0)
             except (OSError, TypeError):
                 pass
-            time.sleep(0.005)
+            time.sleep(min(0.005, max(0.0002, (time.monotonic() - begin) / 20)))  # of short runs, too
 
     watcher = threading.Thread(target=watch)
     watcher.start()
