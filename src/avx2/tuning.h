@@ -14,6 +14,7 @@
 /* Up to this size columns go in tiles of registers. A tile of 4 vectors is two lines of the cache, so panels of
  * columns are faster from L2 on. */
 #define TILED_COLUMN_BYTES ((size_t)32 << 10)
+#define STREAMS_COLUMNS(size) ((size) >= STREAMING_COLUMN_BYTES)
 #define BYTES_AHEAD 0 /* runs are not prefetched */
 #define AHEAD_CALL_BYTES SIZE_MAX
 #define PREFETCHES_INTO_L1 false

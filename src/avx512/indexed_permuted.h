@@ -64,9 +64,10 @@ static void merge_permuted(vec bound, bool is_max, unsigned char *out, __mmask32
     _mm512_mask_storeu_epi16(out, groups, vec_key16(vec_no_minus_zero16(merged)));
 }
 
-/* Up to PERMUTED_ROWS rows; false if an element is not finite: then nothing has been merged. */
+/* Up to PERMUTED_ROWS rows; false if an element is not finite: then nothing has been merged. twice: every line is
+ * prefetched twice, because a Zen 4 drops some prefetches into L2. */
 static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
-                          size_t groups, bits16 inf, unsigned char *min, unsigned char *max)
+                          size_t groups, bool twice, bits16 inf, unsigned char *min, unsigned char *max)
 {
     const unsigned char *row[PERMUTED_ROWS];
     vec lo[PERMUTED_ROWS], hi[PERMUTED_ROWS];
@@ -85,6 +86,8 @@ static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrd
         {
             v[i] = vec_key16(vec_load(row[i] + at));
             __builtin_prefetch(row[i] + PERMUTED_ROWS * row_stride + at, 0, 2);
+            if (twice)
+                __builtin_prefetch(row[i] + PERMUTED_ROWS * row_stride + at + VEC_BYTES / 2, 0, 2);
         }
         for (uint32_t n = p->line[l].permutations; n > 0; n--, from++) {
             const vec order = vec_load(from);
@@ -119,6 +122,7 @@ static size_t indexed_permuted(const unsigned char *x, ptrdiff_t row_stride, siz
                                struct nonfinite_count *nonfinite)
 {
     const size_t row_bytes = groups * sizeof(bits16);
+    const bool twice = rows * columns * sizeof(bits16) >= STREAMING_SMALL_L1_BYTES && !qobs_avx512_has_large_l1();
     struct permuted p;
     size_t done = 0;
     for (size_t some; done < columns; done += some) {
@@ -128,7 +132,8 @@ static size_t indexed_permuted(const unsigned char *x, ptrdiff_t row_stride, siz
         for (size_t r = 0; r < rows; r += PERMUTED_ROWS) {
             const unsigned char *const at = x + (ptrdiff_t)r * row_stride + done * sizeof(bits16);
             const size_t n = rows - r < PERMUTED_ROWS ? rows - r : PERMUTED_ROWS;
-            if (!permuted_rows(&p, at, row_stride, n, groups, inf, min + r * row_bytes, max + r * row_bytes))
+            if (!permuted_rows(&p, at, row_stride, n, groups, twice, inf, min + r * row_bytes,
+                               max + r * row_bytes))
                 indexed_plain16(at, row_stride, n, some, group + done, groups, inf, min + r * row_bytes,
                                 max + r * row_bytes, nonfinite);
         }

@@ -17,6 +17,25 @@
         return;                                                                                                        \
     }
 
+/* Long runs from memory. Zen 4, which has an L1 of 32 KB, reads them 1.1 to 1.2 times as fast by two loads a line as by
+ * one (bench/notes/avx512-and-avx2.md); from L1 one load is a quarter faster. F64 is plain C. element: its bytes. */
+static inline bool prefer_avx2_for_stream(size_t elements, size_t element)
+{
+    return element < 8 && elements >= STREAMING_SMALL_L1_BYTES / element && !qobs_avx512_has_large_l1();
+}
+
+/* Runs that are reduced one by one; shorter ones share a reduction, which AVX-512 does faster. */
+static inline bool prefer_avx2_for_long_runs(size_t runs, size_t length, size_t element)
+{
+    return length >= REDUCE_RUN_BYTES / element && prefer_avx2_for_stream(runs * length, element);
+}
+
+/* Columns of magnitudes from memory, of every type, for the same reason. */
+static inline bool prefer_avx2_for_magnitudes_of_columns(size_t elements, size_t element)
+{
+    return elements >= ABSMAX_STREAMING_BYTES / element && !qobs_avx512_has_large_l1();
+}
+
 /* Rows of an indexed call that fill at most half a vector. element: its bytes. */
 static inline bool prefer_avx2_for_few_rows(size_t rows, size_t element) { return rows <= 64 / element / 2; }
 

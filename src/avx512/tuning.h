@@ -18,6 +18,11 @@ bool qobs_avx512_has_large_l1(void);
 
 /* Up to this size columns go in tiles of registers, 10 vectors or lines of the cache wide. */
 #define TILED_COLUMN_BYTES ((size_t)1024 << 10)
+/* If L1 has less than 48 KB (Zen 4), calls from this size on read as from memory: columns are streamed, and long runs
+ * are left to AVX2. Neighbours leave half of L3 at most. */
+#define STREAMING_SMALL_L1_BYTES ((size_t)16 << 20)
+#define STREAMS_COLUMNS(size)                                                                                          \
+    ((size) >= STREAMING_COLUMN_BYTES || ((size) >= STREAMING_SMALL_L1_BYTES && !qobs_avx512_has_large_l1()))
 /* Bytes from a load of a run to the line that is prefetched with it into L1, in calls from this size on. Zen 5, L1 of
  * 48 KB, is faster with it; Zen 4, L1 of 32 KB, is slower: bench/notes/avx512-and-avx2.md. */
 #define BYTES_AHEAD 4096
@@ -40,6 +45,8 @@ bool qobs_avx512_has_large_l1(void);
 #define TUNING_LIMITS(LIMIT)                                                                                           \
     VECTOR_LIMITS(LIMIT)                                                                                               \
     LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, AHEAD_CALL_BYTES)                                                              \
+    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, STREAMING_SMALL_L1_BYTES)                                                      \
+    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, STREAMING_SMALL_L1_BYTES)                                                  \
     LIMIT(QOBS_LIMITS_INDEXED, COUNT, PERMUTED_MIN_ROWS)                                                               \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_ABOVE_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_BELOW_BYTES)

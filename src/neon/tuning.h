@@ -15,6 +15,7 @@
  * columns are faster from L2 on. */
 #define TILED_COLUMN_BYTES ((size_t)32 << 10)
 #define ABSMAX_STREAMING_ROWS 8 /* not measured */
+#define STREAMS_COLUMNS(size) ((size) >= STREAMING_COLUMN_BYTES)
 #define BYTES_AHEAD 0 /* runs are not prefetched */
 #define AHEAD_CALL_BYTES SIZE_MAX
 #define PREFETCHES_INTO_L1 false

@@ -194,7 +194,7 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         return;
     }
     if (size > TILED_COLUMN_BYTES && rows >= PANEL_UNROLLED_ROWS) {
-        const bool streaming = size >= STREAMING_COLUMN_BYTES;
+        const bool streaming = STREAMS_COLUMNS(size);
         /* Short rows without gaps are joined, because prefetchers want long ones. */
         const bool joined = row_stride == (ptrdiff_t)end && end % VEC_BYTES == 0 && end < STREAMING_PANEL_BYTES &&
                             size >= PANEL_UNROLLED_ROWS * PANEL_BYTES;
