@@ -250,6 +250,22 @@ def test_no_memory():
         equal(sorted(os.listdir(".")), before, f"no memory for {what}: nothing is written")
 
 
+def test_memory_of_many_tensors():
+    """4,000 small tensors fit 13 MB: 2.5 KB of private memory each, and 3 MB for the program."""
+    if b"__asan_init" in read(QOBS[-1]) or len(QOBS) > 1:
+        print("skipped: memory of many tensors: a sanitizer or an emulator needs more")
+        return
+    os.mkdir("d")
+    write("d/model.safetensors", st_bytes({f"model.layers.{i}.mlp.up_proj.weight": ("BF16", [2, 128], bytes(512))
+                                           for i in range(4000)}))
+    write("d/config.json", b'{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, (13_000_000, 13_000_000))}
+    for command, out in (("quantize", "out"), ("calibrate", "out.safetensors")):
+        p = start(command, "d", "--scheme", "W4A16", "--quiet", "-o", out, "--threads", "1", **limit)
+        errors = p.communicate(timeout=300)[1]
+        equal((p.returncode, errors), (0, ""), f"memory of many tensors: {command}")
+
+
 # ---- Threads ---------------------------------------------------------------------------------------------------------
 
 def test_no_threads():
