@@ -259,11 +259,18 @@ def test_memory_of_many_tensors():
     write("d/model.safetensors", st_bytes({f"model.layers.{i}.mlp.up_proj.weight": ("BF16", [2, 128], bytes(512))
                                            for i in range(4000)}))
     write("d/config.json", b'{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
-    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, (13_000_000, 13_000_000))}
-    for command, out in (("quantize", "out"), ("calibrate", "out.safetensors")):
-        p = start(command, "d", "--scheme", "W4A16", "--quiet", "-o", out, "--threads", "1", **limit)
+
+    def run(command, out, limit):
+        p = start(command, "d", "--scheme", "W4A16", "--quiet", "-o", out, "--threads", "1",
+                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
         errors = p.communicate(timeout=300)[1]
-        equal((p.returncode, errors), (0, ""), f"memory of many tensors: {command}")
+        return p.returncode, errors
+
+    for command, out in (("quantize", "out"), ("calibrate", "out.safetensors")):
+        equal(run(command, out, 13_000_000), (0, ""), f"memory of many tensors: {command}")
+    for limit in range(4_000_000, 10_000_000, 250_000):
+        status, errors = run("quantize", f"out-{limit}", limit)
+        check(status == 0 or (status == 1 and "memory" in errors), f"quantize in {limit} bytes says so", errors)
 
 
 # ---- Threads ---------------------------------------------------------------------------------------------------------

@@ -178,8 +178,9 @@ json_object *json_copy(const json_object *v);
  * points. LINE: on one line without spaces. */
 enum json_style { JSON_INDENTED, JSON_SORTED, JSON_LINE };
 
-/* Prints a string with its quotes. ascii: with \u escapes for what is not ASCII. */
-void json_print_string(FILE *out, const char *text, bool ascii);
+/* Puts a string with its quotes into a text (text.h). ascii: with \u escapes for what is not ASCII. */
+struct text_buffer;
+void json_print_string(struct text_buffer *out, const char *text, bool ascii);
 
 /* Returns the text without a final newline, to be freed with free(). NULL: no memory. */
 char *json_print(const json_object *root, enum json_style style);

@@ -70,46 +70,44 @@ static int check_names(const struct st_writer *w, const char *path, struct fail 
 }
 
 /* Prints the JSON without a tree: it may have 400,000 tensors. */
-static void print_header(FILE *out, const struct st_tensor *tensors, size_t count, const struct st_pair *metadata,
-                         size_t metadata_count)
+static void print_header(struct text_buffer *out, const struct st_tensor *tensors, size_t count,
+                         const struct st_pair *metadata, size_t metadata_count)
 {
     const char *comma = "";
-    putc('{', out);
+    text_puts(out, "{");
     for (size_t i = 0; i < metadata_count; i++) {
-        fputs(i == 0 ? "\"__metadata__\":{" : ",", out);
+        text_puts(out, i == 0 ? "\"__metadata__\":{" : ",");
         json_print_string(out, metadata[i].name, false);
-        putc(':', out);
+        text_puts(out, ":");
         json_print_string(out, metadata[i].value, false);
         comma = ",";
     }
     if (metadata_count)
-        putc('}', out);
+        text_puts(out, "}");
     for (size_t i = 0; i < count; i++, comma = ",") {
         const struct st_tensor *t = &tensors[i];
-        fputs(comma, out);
+        text_puts(out, comma);
         json_print_string(out, t->name, false);
-        fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(t->dtype));
+        text_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(t->dtype));
         for (int d = 0; d < t->ndim; d++)
-            fprintf(out, "%s%" PRId64, d ? "," : "", t->shape[d]);
-        fprintf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->begin, t->end);
+            text_printf(out, "%s%" PRId64, d ? "," : "", t->shape[d]);
+        text_printf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->begin, t->end);
     }
-    putc('}', out);
+    text_puts(out, "}");
 }
 
 int st_make_header(const struct st_tensor *tensors, size_t count, const struct st_pair *metadata, size_t metadata_count,
                    const char *path, char **header, size_t *size, struct fail *f)
 {
-    *header = NULL;
-    FILE *out = open_memstream(header, size);
-    if (!out)
-        return fail_system(f, "%s: out of memory for the header", path);
+    struct text_buffer out = {0};
     uint64_t length = 0;
-    fwrite(&length, sizeof length, 1, out);
-    print_header(out, tensors, count, metadata, metadata_count);
-    for (long at = ftell(out); at % 8 != 0; at++)
-        putc(' ', out);
-    const int bad = ferror(out);
-    if ((fclose(out) != 0) | bad)
+    text_put(&out, &length, sizeof length);
+    print_header(&out, tensors, count, metadata, metadata_count);
+    while (!out.failed && out.size % 8 != 0)
+        text_puts(&out, " ");
+    *header = out.text;
+    *size = out.size;
+    if (out.failed)
         return fail_system(f, "%s: out of memory for the header", path);
     length = *size - sizeof length;
     memcpy(*header, &length, sizeof length);

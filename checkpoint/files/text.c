@@ -64,6 +64,43 @@ char *text_format(const char *format, ...)
     return text;
 }
 
+/* Makes room for `count` bytes more and the '\0'. */
+static bool text_grow(struct text_buffer *b, size_t count)
+{
+    enum { FIRST = 256 };
+    const size_t twice = b->room ? 2 * b->room : FIRST, needed = b->size + count + 1;
+    const size_t room = twice > needed ? twice : needed;
+    char *text = realloc(b->text, room);
+    if (!text)
+        return false;
+    b->text = text;
+    b->room = room;
+    return true;
+}
+
+void text_put(struct text_buffer *b, const void *bytes, size_t count)
+{
+    b->failed = b->failed || (count >= b->room - b->size && !text_grow(b, count));
+    if (b->failed)
+        return;
+    memcpy(b->text + b->size, bytes, count);
+    b->size += count;
+    b->text[b->size] = '\0';
+}
+
+void text_puts(struct text_buffer *b, const char *text) { text_put(b, text, strlen(text)); }
+
+void text_printf(struct text_buffer *b, const char *format, ...)
+{
+    char text[256];
+    va_list values;
+    va_start(values, format);
+    const int length = vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    b->failed |= length < 0 || (size_t)length >= sizeof text;
+    text_puts(b, text);
+}
+
 bool text_append(char *text, size_t size, const char *format, ...)
 {
     const size_t used = strlen(text);

@@ -24,6 +24,17 @@ size_t utf8_sequence(const unsigned char *p, size_t left);
 /* Formats a text of any length, to be freed. NULL: no memory. */
 char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A text that grows; zero-initialize it. Streams in memory of glibc cut a text without an error when memory is missing.
+ * text_printf is for at most 255 bytes. */
+struct text_buffer {
+    char *text;        /* with a '\0' behind it, to be freed; NULL: nothing was put */
+    size_t size, room; /* room: bytes of the allocation */
+    bool failed;       /* no memory: something is missing */
+};
+void text_put(struct text_buffer *buffer, const void *bytes, size_t count);
+void text_puts(struct text_buffer *buffer, const char *text);
+void text_printf(struct text_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Appends to a text in `size` bytes what fits. Returns false if it is cut. */
 bool text_append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -5,7 +5,6 @@
 #include "quantize/quantize_call.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,18 +57,18 @@ struct index_entry {
 };
 
 /* Prints what json_print would, without a tree: it may have 400,000 tensors. */
-static void print_index(FILE *out, const struct quantize_call *run, const struct index_entry *entries)
+static void print_index(struct text_buffer *out, const struct quantize_call *run, const struct index_entry *entries)
 {
     const size_t count = run->layout.count;
-    fprintf(out, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
-            run->layout.data_bytes);
+    text_printf(out, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+                run->layout.data_bytes);
     for (size_t i = 0; i < count; i++) {
-        fputs(i == 0 ? "\n    " : ",\n    ", out);
+        text_puts(out, i == 0 ? "\n    " : ",\n    ");
         json_print_string(out, entries[i].name, true);
-        fputs(": ", out);
+        text_puts(out, ": ");
         json_print_string(out, path_from_index(run, run->layout.shards[entries[i].shard].path), true);
     }
-    fputs(count > 0 ? "\n  }\n}" : "}\n}", out);
+    text_puts(out, count > 0 ? "\n  }\n}" : "}\n}");
 }
 
 int side_files_write_index(struct quantize_call *run, struct fail *f)
@@ -82,17 +81,13 @@ int side_files_write_index(struct quantize_call *run, struct fail *f)
         entries[i] = (struct index_entry){layout->tensors[i].name, layout->tensors[i].shard};
     if (is_sorted(run))
         named_sort(entries, layout->count, sizeof *entries);
-    OWNED char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    if (!out)
-        return NO_MEMORY(f, "the index");
-    print_index(out, run, entries);
-    const int bad = ferror(out);
-    if ((fclose(out) != 0) | bad)
+    struct text_buffer out = {0};
+    print_index(&out, run, entries);
+    OWNED char *text = out.text;
+    if (out.failed)
         return NO_MEMORY(f, "the index");
     const char *path = run->inputs.model.index ? run->inputs.model.index : "model.safetensors.index.json";
-    return output_directory_write(&run->out, path, text, size, f);
+    return output_directory_write(&run->out, path, text, out.size, f);
 }
 
 /* Writes the file in which a dialect describes the quantization once more. */
