@@ -180,6 +180,13 @@ def test_info_file():
     refused("info of another file", ["bad.safetensors"], "info", "bad.safetensors")
     write("bad.state", b"qobs" + bytes(50))
     refused("info of a damaged state", ["bad.state"], "info", "bad.state")
+    whole = read("s.state")
+    write("bad.state", whole[:len(whole) // 2])
+    for command in ("info", "merge"):
+        refused(f"{command} of a state that is cut",
+                ["bad.state: is cut", f"{len(whole) // 2} of the {len(whole)} bytes", "again"], command, "bad.state")
+    write("bad.state", whole[:30] + bytes([whole[30] ^ 1]) + whole[31:])
+    refused("a state with another bit", ["bad.state: is damaged", "checksum"], "merge", "bad.state")
 
 
 def test_table():

@@ -599,6 +599,8 @@ def test_dialect_refusals():
     for what, tensors, config, command, options, words in (
             ("an unknown dialect", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "aqw"),
              ("dialect", "'aqw'", "compressed-tensors, awq, gptq, gptq-v2, fp8, modelopt", "did you mean 'awq'")),
+            ("GGUF", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "gguf"),
+             ("'gguf'", "convert_hf_to_gguf.py", "--scheme Q4_K_M")),
             ("FP8", plain, None, "quantize", ("--scheme", "FP8_DYNAMIC", "--dialect", "awq"), ("awq", "FP8_DYNAMIC")),
             ("activations", plain, None, "quantize", ("--scheme", "W4A8", "--dialect", "gptq"), ("gptq", "W4A8")),
             ("5 bits", plain, None, "quantize", ("--scheme", "W4A16", "--set", "num_bits=5", "--set", "group_size=32",

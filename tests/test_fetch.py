@@ -191,6 +191,19 @@ def test_index_and_configuration():
           fetched())
 
 
+def test_one_file():
+    """A model in one file has no index: what to do is said, whether its file is there or not."""
+    twelve()
+    shutil.rmtree("in")
+    os.mkdir("in")
+    write("in/config.json", b'{"model_type": "llama"}')
+    refused("no index to fetch", fetch(command="cp nowhere {}"), 1, INDEX, "failed 3 times", "cannot stat",
+            "a model in one file has no index", "leave --fetch out")
+    write("in/model.safetensors", cli.st_bytes({"model.layers.0.mlp.up_proj.weight": tensor([64, 128], 1)}))
+    refused("nothing to fetch", fetch(), 2, "fetch: changes nothing: in has model.safetensors", "leave --fetch out")
+    equal(fetched(), [], "nothing is fetched for a model in one file")
+
+
 def test_header_first():
     """A command that writes its file bit by bit is stopped when the header is there."""
     twelve()

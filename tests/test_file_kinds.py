@@ -47,7 +47,7 @@ KINDS = {
     "text": (b"Entry not found", "Entry not found", "fetch"),
     "nothing": (b"", "empty", "0 bytes"),
     "zeros": (bytes(70000), "zeros", "unfinished"),
-    "GGUF": (b"GGUF" + (3).to_bytes(4, "little") + bytes(16), "llama.cpp", "GGUF"),
+    "GGUF": (b"GGUF" + (3).to_bytes(4, "little") + bytes(16), "llama.cpp", "GGUF", "audit"),
     "zip": (zipped(), "a zip archive", "save_pretrained"),
     "pickle": (pickle.dumps({"weight": list(range(50))}, 4), "a pickle", "save_pretrained"),
     "gzip": (gzip.compress(MODEL), "gzip", "unpack"),

@@ -203,6 +203,28 @@ static void repair(unsigned char *bytes, size_t size)
         bytes[size - 8 + i] = (unsigned char)(h >> 8 * i);
 }
 
+/* What was cut and what has other bytes is named as that, with the sizes. */
+static void test_words_of_damage(void **state)
+{
+    qobs_observer *o = make("llmc.minmax", "base_name=input"), *back = NULL;
+    assert_ok(observe(o, 1, 2, F32(1, 2)));
+    size_t size;
+    unsigned char *bytes = save(o, &size), longer[2048] = {0};
+    char words[64];
+    assert_true(size < sizeof longer);
+    memcpy(longer, bytes, size);
+    snprintf(words, sizeof words, "buffer: is cut|%zu of the %zu bytes|again", size / 2, size);
+    assert_refused(qobs_observer_load(&back, bytes, size / 2, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, words);
+    assert_refused(qobs_observer_load(&back, longer, size + 1, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "buffer: is damaged|more bytes|again");
+    bytes[size / 2] ^= 0x40;
+    assert_refused(qobs_observer_load(&back, bytes, size, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "buffer: is damaged|checksum|again");
+    assert_null(back);
+    free(bytes);
+    qobs_observer_destroy(o);
+}
+
 /* Settings a configuration would take are refused where they are not written as they are saved. */
 static void test_texts(void **state)
 {
@@ -273,7 +295,7 @@ static void test_ignored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damage),   cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damage),   cmocka_unit_test(test_words_of_damage), cmocka_unit_test(test_texts),
         cmocka_unit_test(test_merge),      cmocka_unit_test(test_refusals), cmocka_unit_test(test_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

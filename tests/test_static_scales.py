@@ -94,6 +94,18 @@ def observe(state, *sources, settings=E4M3, base="input"):
              *sources)
 
 
+def test_recordings_without_use():
+    """Recorded inputs of a layer that stores no scales of them: the warning has schemes that do."""
+    other = "model.layers.1.self_attn.q_proj"
+    make_model("in", layers=2)
+    record("a", {f"{module}.input": bf16((3, WIDTH), 1) for module in (MODULES[0], other)})
+    run = quantize("--activations", "a", "--ignore", "re:.*layers.1.*")
+    equal(run.returncode, 0, "recordings without use: exit status")
+    check(all(words in run.stderr for words in (f"1 recorded tensors are not used, such as '{other}.input'",
+                                                "no layer of this run stores scales of them", "NVFP4")),
+          "recordings without use: schemes are named", run.stderr)
+
+
 def test_states():
     make_model("in", layers=1)
     record("a", {f"{MODULES[0]}.input": bf16((3, WIDTH), 1)})
@@ -108,7 +120,7 @@ def test_states():
     equal(tree("out"), wanted, "states give the bytes of recordings")
     for text, words in (('{"states": {"m.input": "../s"}}', ["m.input", "directory"]), ('{"states": 1}', ["states"]),
                         ("{", ["states.json"]), ('{"states": {}}', ["holds no states"]),
-                        ('{"states": {"m.input": "absent"}}', ["nothing is recorded"])):
+                        ('{"states": {"m.input": "absent"}}', ["--states: nothing is recorded"])):
         write("t/states.json", text.encode())
         refused(f"states.json {text}", quantize("--states", "t"), 2, *words)
     write("t/states.json", json.dumps({"states": {f"{MODULES[0]}.input": "absent"}}).encode())

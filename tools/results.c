@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "activations/saved_states.h"
 #include "files/file_kind.h"
 #include "files/json.h"
 #include "files/mapped.h"
@@ -270,5 +271,5 @@ int state_read(qobs_observer **observer, const char *path, const qobs_runtime *r
         return print_error(EXIT_USAGE, "%s; observe --state writes the states that merge and info read", f.message);
     return qobs_observer_load(observer, map.data, map.size, runtime, &error) == QOBS_OK
                ? EXIT_OK
-               : print_status_error(&error, path);
+               : print_error(exit_code_of(error.status), "%s: %s", path, saved_state_fault(&error));
 }

@@ -123,10 +123,17 @@ static int load(const struct saved_state *state, bool importance_alone, qobs_obs
     if (map.size < 4 || memcmp(map.data, "qobs", 4) != 0)
         RETURN_IF_NOT_OK(file_kind_refuse(state->path, map.data, map.size, f));
     if (qobs_observer_load(observer, map.data, map.size, NULL, &error) != QOBS_OK)
-        return report_failure(f, error.status, "%.300s: %s", state->path, error.message);
+        return report_failure(f, error.status, "%.300s: %s", state->path, saved_state_fault(&error));
     if (importance_alone)
         qobs_observer_reset_batches(*observer);
     return QOBS_OK;
+}
+
+const char *saved_state_fault(const qobs_error *error)
+{
+    static const char place[] = "buffer: ";
+    const size_t length = sizeof place - 1;
+    return error->message + (strncmp(error->message, place, length) == 0 ? length : 0);
 }
 
 int merge_failure(const char *path, const char *what, const qobs_error *error, struct fail *f)

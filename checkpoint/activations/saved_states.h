@@ -40,6 +40,9 @@ int saved_states_load(const struct saved_state *first, size_t count, qobs_observ
 /* The same without the tensors that they have observed: importance and Hessians alone, for a weight to come. */
 int saved_importance_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f);
 
+/* The message of qobs_observer_load without the name of its argument: users know files, no buffers. */
+const char *saved_state_fault(const qobs_error *error);
+
 /* The failure of a merge of `path` into `what`, in words that need no list. */
 int merge_failure(const char *path, const char *what, const qobs_error *error, struct fail *f);
 

@@ -124,8 +124,9 @@ static const char *way_out(char *text, size_t size, const struct source *sources
 }
 
 /* Fails for modules without a source. Experts may be filled if there is any. */
-static int report_missing(const struct source *sources, const struct activation_needs *needs,
-                          const struct weights *weights, qobs_fill_experts fill, struct fail *f)
+static int report_missing(const struct source *sources, const struct activation_sources *from,
+                          const struct activation_needs *needs, const struct weights *weights, qobs_fill_experts fill,
+                          struct fail *f)
 {
     const struct activation_need *first = NULL;
     size_t missing = 0, experts = 0;
@@ -140,7 +141,8 @@ static int report_missing(const struct source *sources, const struct activation_
     if (missing == experts && missing < needs->count)
         return fill == QOBS_FILL_REFUSE ? report_experts(sources, needs, f) : QOBS_OK;
     first = first ? first : &needs->items[0];
-    return INVALID(f, "activations: nothing is recorded as '%.*s%s', and for %zu of %zu scales in all; %s",
+    return INVALID(f, "%s: nothing is recorded as '%.*s%s', and for %zu of %zu scales in all; %s",
+                   from->recordings.count > 0 ? "activations" : "states",
                    first->length > 200 ? 200 : (int)first->length, first->module, activation_suffixes[first->kind],
                    missing, needs->count, way_out(way, sizeof way, sources, needs, weights));
 }
@@ -203,7 +205,7 @@ int activation_streams_find(struct activation_streams *s, const struct activatio
         RETURN_IF_NOT_OK(find_source(&sources[i], from, &needs->items[i], f));
     share_sources(sources, needs, weights, member);
     if (!partial)
-        RETURN_IF_NOT_OK(report_missing(sources, needs, weights, fill, f));
+        RETURN_IF_NOT_OK(report_missing(sources, from, needs, weights, fill, f));
     make_streams(s, entries, sources, needs);
     for (size_t i = 0; i < s->count; i++)
         s->bytes += recorded_bytes(from, s->items[i].recorded);

@@ -150,9 +150,18 @@ static int make_view(struct fetched_model *m, const char *model, char **index, s
     RETURN_IF_NOT_OK(each_entry(m->view, remove_link, m, f));
     RETURN_IF_NOT_OK(each_entry(whole ? whole : model, add_link, m, f));
     *index = find_index(m);
+    if (!*index && is_in_view(m, "model.safetensors"))
+        return INVALID(f, "fetch: changes nothing: %s has model.safetensors and no index; leave --fetch out",
+                       model);
     if (!*index) {
+        struct fail reason = {.message = ""};
         *index = strdup("model.safetensors.index.json");
-        RETURN_IF_NOT_OK(*index ? fetch_to_view(m, *index, f) : NO_MEMORY(f, "a name"));
+        const int status = *index ? fetch_to_view(m, *index, &reason) : NO_MEMORY(&reason, "a name");
+        if (status != QOBS_OK)
+            return report_failure(f, status, "%.700s%s", reason.message,
+                                  status == QOBS_ERROR_SYSTEM ? "; a model in one file has no index: fetch "
+                                                                "model.safetensors before, and leave --fetch out"
+                                                              : "");
     }
     return is_in_view(m, "config.json") || is_in_view(m, "params.json") ? QOBS_OK : fetch_to_view(m, "config.json", f);
 }

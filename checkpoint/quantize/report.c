@@ -293,7 +293,10 @@ static bool add_warnings(json_object *warnings, const struct quantize_call *run)
     const struct tensor_ref *first;
     const size_t unused = recordings_unused(&run->inputs.sources.recordings, &first);
     if (unused > 0)
-        warn(warnings, "%zu recorded tensors are not used, such as '%.300s'", unused, first->name);
+        warn(warnings,
+             "%zu recorded tensors are not used, such as '%.300s'; no layer of this run stores scales of them, "
+             "as those of FP8, NVFP4 and W8A8_STATIC do",
+             unused, first->name);
     if (run->activations.filled > 0)
         warn(warnings, "%zu scales of experts that no token reached are those of others of their layer",
              run->activations.filled);

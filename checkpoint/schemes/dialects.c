@@ -6,6 +6,7 @@
 #include "schemes/dialects.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "files/suggest.h"
 #include "files/text.h"
@@ -106,6 +107,11 @@ int dialect_find(const struct dialect_row **dialect, const char *name, struct fa
         names[i + 1] = rows[i].name;
         text_append(known, sizeof known, ", %s", rows[i].name);
     }
+    if (strcasecmp(name, "gguf") == 0)
+        return INVALID(f,
+                       "dialect: is '%.60s', known are %s; GGUF files are made of a .gguf, which "
+                       "convert_hf_to_gguf.py of llama.cpp makes of a model: --scheme Q4_K_M",
+                       name, known);
     return INVALID(f, "dialect: is '%.60s', known are %s%s", name, known, did_you_mean(hint, name, names));
 }
 

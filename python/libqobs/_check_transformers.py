@@ -47,7 +47,8 @@ class Transformers:
         self.name = self.cls.__name__
         method = checkpoint.quantization.get("quant_method")
         if checkpoint.quantization and method != "compressed-tensors":
-            raise Unreadable(f"quant_method is {method!r}; compressed-tensors, as qobs writes it, can be checked")
+            raise Unreadable(f"quant_method is {method!r}; compressed-tensors, as qobs writes it, can be checked. "
+                             "qobs audit reads the others")
 
     def _by_type(self, transformers: Any) -> Any:
         from transformers.models.auto import modeling_auto

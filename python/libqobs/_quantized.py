@@ -41,7 +41,9 @@ def read_json(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             value = json.load(file)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from None
+    except ValueError as error:
         raise Unreadable(f"{path}: {error}") from None
     if not isinstance(value, dict):
         raise Unreadable(f"{path}: an object is expected")

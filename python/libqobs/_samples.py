@@ -48,7 +48,9 @@ def samples_of(options: argparse.Namespace) -> Samples:
     try:
         tokenizer = AutoTokenizer.from_pretrained(options.model)
     except (OSError, ValueError) as failure:
-        raise Wrong(f"{options.model}: transformers finds no tokenizer there ({first_line(failure)}); copy "
+        said = first_line(failure)
+        reason = "" if said.endswith(":") else f" ({said})"  # a list of classes, which the next lines have, says nothing
+        raise Wrong(f"{options.model}: transformers finds no tokenizer there{reason}; copy "
                     "tokenizer.json and tokenizer_config.json there, or give token ids in Python: to "
                     "libqobs.record.recording, calibrate_blocks or quantize_blocks") from None
     text = "\n\n".join(_as_text(text, tokenizer) for text in found.texts)

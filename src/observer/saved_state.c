@@ -150,8 +150,15 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
     if (codec.format < MIN_FORMAT || codec.format > FORMAT)
         return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "buffer: is a state of format %u, this library reads %d to %d",
                          (unsigned)codec.format, MIN_FORMAT, FORMAT);
-    if (qobs_code_u64(&codec, 0) != size || qobs_code_u64(&tail, 0) != qobs_hash(begin, size - HASH))
-        return qobs_damaged(error, "its size or checksum is wrong");
+    const uint64_t saved_size = qobs_code_u64(&codec, 0);
+    if (size < saved_size)
+        return qobs_invalid(error,
+                            "buffer: is cut or damaged: has %zu of the %llu bytes that were saved; copy or save it "
+                            "again",
+                            size, (unsigned long long)saved_size);
+    if (size > saved_size || qobs_code_u64(&tail, 0) != qobs_hash(begin, size - HASH))
+        return qobs_invalid(error, "buffer: is damaged: %s; copy or save it again",
+                            size > saved_size ? "it has more bytes than were saved" : "its checksum is another");
     qobs_observer *o = NULL;
     int status = load_observer(&o, codec.format, &codec, runtime, error);
     if (status == QOBS_OK)
