@@ -6,6 +6,7 @@
 
 #include "base/struct_size.h"
 #include "kernels/dispatch.h"
+#include "kernels/level1.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
 #include "qobs/quantizer.h"
@@ -160,6 +161,8 @@ int qobs_row_quantizer_open(struct row_quantizer *q, const qobs_quantizer_args *
     qobs_quantization_open(&job, &q->work, &q->f, a->dtype);
     q->qparams = job.qparams;
     q->work.pack = q->f.packed;
+    /* An Intel Xeon with a large L1 does not need it: bench/notes/dynamic.md. */
+    q->work.quantizer.next_rows = q->work.bounded.next_rows = a->dynamic && qobs_l1_kind() == QOBS_L1_SMALL;
     qobs_row_quantizer_finish(q);
     q->rule.finds_scales = a->dynamic == 1;
     return QOBS_OK;

@@ -5,18 +5,10 @@
  * these kernels may call those of the avx2 table. */
 #include "avx512/tuning.h"
 
-#include <unistd.h>
-
 #include "kernels/kernels.h"
+#include "kernels/level1.h"
 
-bool qobs_avx512_has_large_l1(void)
-{
-#ifdef _SC_LEVEL1_DCACHE_SIZE
-    return sysconf(_SC_LEVEL1_DCACHE_SIZE) >= 48 << 10;
-#else
-    return false;
-#endif
-}
+bool qobs_avx512_has_large_l1(void) { return qobs_l1_kind() == QOBS_L1_LARGE; }
 
 static bool usable(void)
 {

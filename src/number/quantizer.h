@@ -19,6 +19,7 @@ struct quantizer {
     bool in_float;      /* The scale is float. BF16 and F16 are then computed in float and rounded once, at the end, not
                          * after every operation. F64 is float after rounding to the grid. */
     bool bounded;       /* no element is NaN or larger than 2^14 scales; kernels of codes may use it */
+    bool next_rows;     /* the caller measures what follows the runs of a call next; kernels of codes may fetch it */
     bool in_runtime;    /* codes of a runtime's operator: of F32, BF16 and F16 in float, without sums of errors */
     bool product;       /* in_runtime: codes are those of kernel product_rows: no quotient, one product */
     bool fused;         /* product: the zero point is added to the exact product */

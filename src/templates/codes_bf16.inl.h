@@ -13,9 +13,9 @@ ALWAYS_INLINE size_t NATIVE(thresholds_path)(const struct NATIVE(quantizer) * q,
                                              const struct NATIVE(lane_constants) * c, int how, int kind,
                                              const struct NATIVE(code_runs) * r, struct code_sums *sums)
 {
-    (void)q, (void)c, (void)kind;
+    (void)q, (void)kind;
     return threshold_rows(how, r->x, r->x_stride, r->codes, r->code_stride, r->count, r->length, r->qparams.scale,
-                          r->qparam_stride, sums);
+                          r->qparam_stride, c->ahead, sums);
 }
 #endif
 
@@ -38,7 +38,8 @@ ALWAYS_INLINE void NATIVE(table_errors)(int how, int kind, const element *from, 
 /* Returns how many elements it has quantized, a multiple of 64. Errors are added up a step later than codes are stored,
  * so that they do not wait for them. */
 ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how, int kind, const element *from,
-                                       unsigned char *to, size_t length, float scale, struct code_sums *sums)
+                                       unsigned char *to, size_t length, float scale, ptrdiff_t ahead,
+                                       struct code_sums *sums)
 {
     const struct code_lookup t = code_lookup_of(c, kind, scale);
     const f32x16 number_scale = f32x16_splat(kind == QOBS_CODE_INTEGER ? scale : scale * E4M3_NUMBER_SCALE);
@@ -46,8 +47,8 @@ ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how,
     size_t j = 0;
     for (; length - j >= 64; j += 64) {
         const unsigned char *at = (const unsigned char *)(from + j);
-        __builtin_prefetch(at + CODE_PREFETCH_BYTES);
-        __builtin_prefetch(at + CODE_PREFETCH_BYTES + 64);
+        __builtin_prefetch(at + ahead);
+        __builtin_prefetch(at + ahead + 64);
         table_codes(&t, &t, kind, at, to + j);
         if (how & WITH_SUM && j > 0)
             NATIVE(table_errors)(how, kind, from + j - 64, to + j - 64, number_scale, table, sums);
@@ -59,12 +60,12 @@ ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how,
 
 /* Two runs of 32 in one step, without sums. */
 ALWAYS_INLINE void NATIVE(table_two_runs)(const struct table_constants *c, int kind, const element *from,
-                                          unsigned char *to, float scale0, float scale1)
+                                          unsigned char *to, float scale0, float scale1, ptrdiff_t ahead)
 {
     const struct code_lookup t0 = code_lookup_of(c, kind, scale0), t1 = code_lookup_of(c, kind, scale1);
     const unsigned char *at = (const unsigned char *)from;
-    __builtin_prefetch(at + CODE_PREFETCH_BYTES);
-    __builtin_prefetch(at + CODE_PREFETCH_BYTES + 64);
+    __builtin_prefetch(at + ahead);
+    __builtin_prefetch(at + ahead + 64);
     table_codes(&t0, &t1, kind, at, to);
 }
 
@@ -85,10 +86,11 @@ ALWAYS_INLINE size_t NATIVE(tables_path)(const struct NATIVE(quantizer) * q, con
         if (!may_look_up(kind, s) || !may_look_up(kind, last))
             break;
         if (in_pairs) {
-            NATIVE(table_two_runs)(&constants, kind, from, r.codes, s, last);
+            NATIVE(table_two_runs)(&constants, kind, from, r.codes, s, last, c->ahead);
             continue;
         }
-        const size_t done = NATIVE(table_run)(&constants, how | BY_RECIPROCAL, kind, from, r.codes, r.length, s, sums);
+        const size_t done =
+            NATIVE(table_run)(&constants, how | BY_RECIPROCAL, kind, from, r.codes, r.length, s, c->ahead, sums);
         if (done < r.length)
             NATIVE(lanes_one_run)(c, how, kind, &r, done, sums);
     }
@@ -103,13 +105,14 @@ ALWAYS_INLINE size_t NATIVE(tables_path)(const struct NATIVE(quantizer) * q, con
  * large for it. all: bytes limit the integers, and no number is too large. Limits are integers, so that limiting may
  * come after rounding. */
 ALWAYS_INLINE size_t NATIVE(nearest_run)(bool all, int how, struct nearest_limits limits, const element *from,
-                                         unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p)
+                                         unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p,
+                                         ptrdiff_t ahead)
 {
     size_t j = 0;
     for (; length - j >= 64; j += 64) {
         f32x16 v[4];
         for (size_t k = 0; k < 4; k += 2) {
-            __builtin_prefetch((const unsigned char *)(from + j + 16 * k) + CODE_PREFETCH_BYTES);
+            __builtin_prefetch((const unsigned char *)(from + j + 16 * k) + ahead);
             f32x16_load_bf16_pairs(from + j + 16 * k, &v[k], &v[k + 1]);
         }
         for (size_t k = 0; k < 4; k++) {
@@ -137,8 +140,9 @@ ALWAYS_INLINE size_t NATIVE(nearest_path)(const struct NATIVE(quantizer) * q, co
         struct NATIVE(lane_qparams) p = {.divide = f32x16_splat(1 / s)};
         if (how & ZERO_POINT)
             p.zero_point_add = f32x16_splat(*(const real *)r.qparams.zero_point_add);
-        const size_t done = q->saturates ? NATIVE(nearest_run)(true, how, limits, from, r.codes, r.length, &p)
-                                         : NATIVE(nearest_run)(false, how, limits, from, r.codes, r.length, &p);
+        const size_t done =
+            q->saturates ? NATIVE(nearest_run)(true, how, limits, from, r.codes, r.length, &p, c->ahead)
+                         : NATIVE(nearest_run)(false, how, limits, from, r.codes, r.length, &p, c->ahead);
         if (done < r.length)
             NATIVE(lanes_one_run)(c, how, kind, &r, done, sums);
     }

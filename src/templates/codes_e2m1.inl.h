@@ -120,13 +120,14 @@ ALWAYS_INLINE i16x32 threshold_codes_2(const struct thresholds *t, i16x32 runs, 
 }
 
 /* THRESHOLD_RUNS runs of THRESHOLD_LANES << doubled elements, one after another, in x and in codes. */
-ALWAYS_INLINE void threshold_rows_2(const struct thresholds *t, int doubled, const uint16_t *from, unsigned char *to)
+ALWAYS_INLINE void threshold_rows_2(const struct thresholds *t, int doubled, ptrdiff_t ahead, const uint16_t *from,
+                                    unsigned char *to)
 {
     enum { PAIR = 2 * THRESHOLD_LANES };
     for (int i = 0; i < THRESHOLD_RUNS << doubled; i += 4) {
         const size_t at = (size_t)i * THRESHOLD_LANES;
-        __builtin_prefetch((const unsigned char *)(from + at) + CODE_PREFETCH_BYTES);
-        __builtin_prefetch((const unsigned char *)(from + at) + CODE_PREFETCH_BYTES + 64);
+        __builtin_prefetch((const unsigned char *)(from + at) + ahead);
+        __builtin_prefetch((const unsigned char *)(from + at) + ahead + 64);
         const i16x32 first = i16x32_halves(i >> doubled, (i + 1) >> doubled);
         const i16x32 second = i16x32_halves((i + 2) >> doubled, (i + 3) >> doubled);
         i16x32_store_bytes(to + at, threshold_codes_2(t, first, from + at),
@@ -139,7 +140,8 @@ ALWAYS_INLINE void threshold_rows_2(const struct thresholds *t, int doubled, con
 /* The same as threshold_rows_2 for runs of two vectors and scales that are powers of two. All have the same thresholds
  * as distances in BF16 from a quarter of the scale: 1, 192, 289, 352, 417, 480, 545. A bucket of 32 distances has at
  * most one. Its entry and the distance add up to 32 times the code, and less than 32. */
-ALWAYS_INLINE void threshold_rows_by_power(const float scale[THRESHOLD_RUNS], const uint16_t *from, unsigned char *to)
+ALWAYS_INLINE void threshold_rows_by_power(const float scale[THRESHOLD_RUNS], ptrdiff_t ahead, const uint16_t *from,
+                                           unsigned char *to)
 {
     enum { BUCKET = 5, LAST = (32 << BUCKET) - 1 };
     const i16x32 entries = {
@@ -152,7 +154,7 @@ ALWAYS_INLINE void threshold_rows_by_power(const float scale[THRESHOLD_RUNS], co
             i16x32 x;
             memcpy(&bits, scale + i + k, sizeof bits);
             memcpy(&x, from + (i + k) * sizeof x / 2, sizeof x);
-            __builtin_prefetch((const unsigned char *)(from + (i + k) * sizeof x / 2) + CODE_PREFETCH_BYTES);
+            __builtin_prefetch((const unsigned char *)(from + (i + k) * sizeof x / 2) + ahead);
             const i16x32 magnitude = x & 0x7fff, quarter = i16x32_splat((int16_t)((bits >> 16) - 2 * STEP));
             const i16x32_mask some = i16x32_above(i16x32_splat(0x7f80), magnitude - 1); /* neither 0 nor NaN */
             const i16x32 distance = i16x32_min(i16x32_excess(magnitude, quarter), i16x32_splat(LAST));
@@ -164,14 +166,15 @@ ALWAYS_INLINE void threshold_rows_by_power(const float scale[THRESHOLD_RUNS], co
 }
 #endif
 
-ALWAYS_INLINE void threshold_rows_1(const struct thresholds *t, const unsigned char *x, ptrdiff_t x_stride,
-                                    unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length)
+ALWAYS_INLINE void threshold_rows_1(const struct thresholds *t, ptrdiff_t ahead, const unsigned char *x,
+                                    ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t runs,
+                                    size_t length)
 {
     for (size_t i = 0; i < runs; i++) {
         const uint16_t *from = (const uint16_t *)(x + (ptrdiff_t)i * x_stride);
         unsigned char *to = codes + (ptrdiff_t)i * code_stride;
         for (size_t j = 0; j < length; j += THRESHOLD_LANES) {
-            __builtin_prefetch((const unsigned char *)(from + j) + CODE_PREFETCH_BYTES);
+            __builtin_prefetch((const unsigned char *)(from + j) + ahead);
             const u8x16 bytes = __builtin_convertvector(threshold_codes(t, i, from + j), u8x16);
             memcpy(to + j, &bytes, sizeof bytes);
         }
@@ -198,7 +201,7 @@ ALWAYS_INLINE void threshold_errors(int how, const unsigned char *x, ptrdiff_t x
 /* Runs of full vectors. Returns how many it has quantized: all of THRESHOLD_RUNS or `runs`, or none. */
 ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,
                                     ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,
-                                    ptrdiff_t qparam_stride, struct code_sums *sums)
+                                    ptrdiff_t qparam_stride, ptrdiff_t ahead, struct code_sums *sums)
 {
     float scales[THRESHOLD_RUNS];
     struct thresholds t;
@@ -214,19 +217,19 @@ ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x
     const bool in_line =
         runs == THRESHOLD_RUNS && x_stride == 2 * (ptrdiff_t)length && code_stride == (ptrdiff_t)length;
     if (in_line && length == 2 * THRESHOLD_LANES && are_powers_of_2(scale)) {
-        threshold_rows_by_power(scale, (const uint16_t *)x, codes);
+        threshold_rows_by_power(scale, ahead, (const uint16_t *)x, codes);
     } else {
         make_thresholds(&t, how, scale);
         if (in_line && length == THRESHOLD_LANES)
-            threshold_rows_2(&t, 0, (const uint16_t *)x, codes);
+            threshold_rows_2(&t, 0, ahead, (const uint16_t *)x, codes);
         else if (in_line && length == 2 * THRESHOLD_LANES)
-            threshold_rows_2(&t, 1, (const uint16_t *)x, codes);
+            threshold_rows_2(&t, 1, ahead, (const uint16_t *)x, codes);
         else
-            threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
+            threshold_rows_1(&t, ahead, x, x_stride, codes, code_stride, runs, length);
     }
 #else
     make_thresholds(&t, how, scale);
-    threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
+    threshold_rows_1(&t, ahead, x, x_stride, codes, code_stride, runs, length);
 #endif
     if (how & WITH_SUM)
         threshold_errors(how, x, x_stride, codes, code_stride, runs, length, scale, sums);

@@ -15,9 +15,10 @@
 #define lanes_round f32x16_round_f16
 #endif
 
-/* Constants of a loop; all but the first two are bits. */
+/* Constants of a loop; all vectors but the first two are bits. */
 struct NATIVE(lane_constants) {
     f32x16 quant_min, quant_max, exponent, min_normal, digits, least, sign, nan;
+    ptrdiff_t ahead; /* bytes from an element to the line that is prefetched */
 };
 
 /* digits: moves the exponent of a number to that of the power of two whose last digit is the number's. least: the
@@ -34,6 +35,7 @@ ALWAYS_INLINE struct NATIVE(lane_constants) NATIVE(lanes_constants)(const struct
         .least = f32x16_constant(float_of_bits((layout.least + 1) << layout.mantissa)),
         .sign = f32x16_constant(float_of_bits(layout.sign)),
         .nan = f32x16_constant(float_of_bits(layout.nan)),
+        .ahead = CODE_PREFETCH_BYTES,
     };
 }
 
@@ -129,7 +131,7 @@ REFERENCE_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c
         memset(few, 0, sizeof few);
         memcpy(few, from, left * sizeof *few);
     }
-    __builtin_prefetch((const unsigned char *)from + CODE_PREFETCH_BYTES);
+    __builtin_prefetch((const unsigned char *)from + c->ahead);
     const f32x16 x = lanes_load(left < 16 ? few : from);
     f32x16 number;
     const f32x16 code = NATIVE(lanes_code)(c, kind, NATIVE(lanes_scaled)(c, how, x, p), &number);
@@ -221,8 +223,9 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
                                       size_t length, const struct qparam_pair *qparams, ptrdiff_t qparam_stride,
                                       double *sum)
 {
-    const struct NATIVE(lane_constants) c = NATIVE(lanes_constants)(q, kind);
+    struct NATIVE(lane_constants) c = NATIVE(lanes_constants)(q, kind);
     struct code_sums sums = code_sums_of(sum);
+    c.ahead = code_prefetch_bytes(q->next_rows, runs, x_stride);
     struct NATIVE(code_runs) r = {x, codes, x_stride, code_stride, qparam_stride, runs, length, *qparams};
     while (r.count > 0) {
         size_t done = 0;
@@ -279,6 +282,7 @@ static int NATIVE(prepare_codes)(struct NATIVE(quantizer) * q, const struct quan
 {
     q->quant_min = (real)quantizer->quant_min;
     q->quant_max = (real)quantizer->quant_max;
+    q->next_rows = quantizer->next_rows;
     q->saturates = quantizer->bounded && q->quant_min == -128 && q->quant_max == 127;
     return (has_zero_point ? ZERO_POINT : 0) | (quantizer->in_float && !IS_SINGLE ? IN_FLOAT : 0) |
            (with_sum ? WITH_SUM : 0);

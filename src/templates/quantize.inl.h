@@ -39,7 +39,16 @@ enum {
 /* A variant that is missing from the list stops the program: otherwise it would silently leave the output as it was. */
 #define NO_VARIANT __builtin_trap()
 
-enum { CODE_PREFETCH_BYTES = 2048 }; /* the hardware prefetches less than loops with this much work need */
+/* Bytes from an element to the line that is prefetched with it. The hardware prefetches less than loops with this much
+ * work need. Rows that a caller measures next follow the runs of a call; more than NEXT_ROWS_MOST do not fit beside
+ * them. */
+enum { CODE_PREFETCH_BYTES = 2048, NEXT_ROWS_MOST = 1 << 16 };
+
+ALWAYS_INLINE ptrdiff_t code_prefetch_bytes(bool next_rows, size_t runs, ptrdiff_t x_stride)
+{
+    const ptrdiff_t bytes = (ptrdiff_t)runs * x_stride;
+    return next_rows && bytes > CODE_PREFETCH_BYTES && bytes <= NEXT_ROWS_MOST ? bytes : (ptrdiff_t)CODE_PREFETCH_BYTES;
+}
 
 enum { NEXT_ROWS_BYTES = 1 << 14 /* rows that a caller measures next */, WRITE_PREFETCH_BYTES = 2048 };
 

@@ -19,6 +19,7 @@ struct NATIVE(quantizer) {
     struct grid_double wide;
     bool through_float;
     bool saturates; /* bytes limit the codes, and elements are bounded */
+    bool next_rows; /* as in struct quantizer */
 };
 
 ALWAYS_INLINE real NATIVE(round_if_native)(int how, real v) { return how & IN_FLOAT ? v : round_dtype(v); }
