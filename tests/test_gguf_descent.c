@@ -103,10 +103,13 @@ static double row_error(int64_t row, double d[COLUMNS], double product[COLUMNS])
     for (int j = 0; j < COLUMNS; j++)
         d[j] = (double)value[row * COLUMNS + j] - (double)numbers[row * COLUMNS + j];
     for (int j = 0; j < COLUMNS; j++) {
+        double whole = 0;
         product[j] = 0;
-        for (int k = 0; k < COLUMNS; k++)
+        for (int k = 0; k < COLUMNS; k++) {
             product[j] += d[k] * mean_of(k, j);
-        sum += d[j] * product[j];
+            whole += d[k] * hessian[k][j] / TOKENS;
+        }
+        sum += d[j] * whole;
     }
     return sum;
 }
@@ -195,10 +198,10 @@ static void test_types(void **unused)
     assert_int_equal(count, 14);
 }
 
-/* Fewer tokens change fewer codes; products of columns count as if the caller had shrunk them. */
+/* Fewer tokens change fewer codes; products of columns count as if the caller had shrunk them. One token is none known. */
 static void test_tokens(void **unused)
 {
-    static const int64_t counts[] = {1, COLUMNS / 16, COLUMNS, 64 * COLUMNS, 0};
+    static const int64_t counts[] = {2, COLUMNS / 16, COLUMNS, 64 * COLUMNS, 1};
     static double saved[COLUMNS][COLUMNS];
     const struct gguf_type *type = qobs_find_gguf_type("Q4_K");
     qobs_round_report report = {.struct_size = sizeof report};

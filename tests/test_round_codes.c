@@ -60,6 +60,7 @@ static double normal(void) { return (uniform() + uniform() + uniform() + uniform
 struct sample {
     const struct kind *kind;
     double dampening;
+    int64_t tokens; /* that a call is told */
     int64_t rows, columns, group, groups, block, blocks;
     float *w, *scale;
     signed char *zero_point;
@@ -185,6 +186,7 @@ static int call(struct sample *s, int passes, unsigned char *codes, const qobs_r
                                       .scale = &scale,
                                       .zero_point = zero_points,
                                       .hessian = &hessian,
+                                      .hessian_count = s->tokens,
                                       .passes = passes,
                                       .codes = codes,
                                       .codes_size = size,
@@ -510,6 +512,35 @@ static void dampened(void **state)
         }
 }
 
+/* With a token for each column, products of two columns count as if the caller had divided them by 1.5; errors are those
+ * of H. One token is none known. */
+static void few_tokens(void **state)
+{
+    enum { COLUMNS = 256 };
+    for (int i = 0; i < KINDS; i++) {
+        struct sample s = make_sample(&kinds[i], 150, COLUMNS, 0, 0, 400);
+        const size_t codes = (size_t)(s.rows * s.columns);
+        double error_bound, error = 0;
+        round_sample(&s, 4, s.nearest, NULL);
+        s.tokens = 1;
+        round_sample(&s, 4, s.codes, NULL);
+        assert_memory_equal(s.codes, s.nearest, codes);
+        s.tokens = COLUMNS;
+        round_sample(&s, 4, s.codes, NULL);
+        assert_memory_not_equal(s.codes, s.nearest, codes);
+        for (int64_t row = 0; row < s.rows; row++)
+            error += row_error(&s, row, s.codes, &error_bound) / COLUMNS;
+        assert_true(fabs(s.report.error - error) <= 1e-3 * error);
+        for (int64_t j = 0; j < COLUMNS; j++)
+            for (int64_t k = 0; k < COLUMNS; k++)
+                s.h[j * COLUMNS + k] *= j == k ? 1 : 1 - 0.5 / 1.5;
+        s.tokens = 0;
+        round_sample(&s, 4, s.nearest, NULL);
+        assert_memory_equal(s.codes, s.nearest, codes);
+        free_sample(&s);
+    }
+}
+
 static void refused(void **state)
 {
     static const struct {
@@ -619,7 +650,7 @@ int main(void)
         cmocka_unit_test(brute_force),      cmocka_unit_test(diagonal), cmocka_unit_test(monotone),
         cmocka_unit_test(special_hessians), cmocka_unit_test(kept),     cmocka_unit_test(asymmetric),
         cmocka_unit_test(dampened),         cmocka_unit_test(refused),  cmocka_unit_test(blocks),
-        cmocka_unit_test(same_bits),
+        cmocka_unit_test(same_bits),        cmocka_unit_test(few_tokens),
     };
     return cmocka_run_group_tests_name("round_codes", tests, NULL, NULL);
 }

@@ -196,7 +196,7 @@ QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
 typedef struct qobs_round_report {
     size_t struct_size;   /**< sizeof(qobs_round_report) */
     double error_before;  /**< sum of d H d^T over the rows, of the nearest codes, H with dampening */
-    double error;         /**< the same of the codes returned; never larger */
+    double error;         /**< the same of the codes returned; never larger if hessian_count is 0 or 1 */
     double squared_error; /**< sum of d * d of the codes returned */
     double energy;        /**< sum of the squares of value */
     uint64_t changed;     /**< number of codes that are not the nearest */
@@ -216,7 +216,7 @@ typedef struct qobs_round_args {
      * of qobs.local_hessian. n: all columns, or blocks of columns: they start at every multiple of n, and again with
      * each group if n is smaller than a group. Entries beyond the columns of a short last block are not read. */
     const qobs_tensor *hessian;
-    int64_t hessian_count;       /**< tokens, by which H is divided, as hessian_count; 0: 1 */
+    int64_t hessian_count;       /**< tokens, by which H is divided, as hessian_count; 0: 1. 1: not known */
     int passes;                  /**< most passes over the columns, to 100; 0: rounding_passes of config, or 4 */
     void *codes;                 /**< receives one byte for each element, as of qobs_quantize */
     size_t codes_size;           /**< bytes of codes, at least one for each element */
@@ -230,7 +230,8 @@ typedef struct qobs_round_args {
  * H_jj. It ends after a pass that changes nothing. An element whose column has H_jj = 0 keeps the nearest code, and so
  * do NaN and infinity.
  * H counts as its symmetric part, in float, plus dampening_frac of config times the mean of H_jj of its block on the
- * diagonal. Steps whose gain is within the rounding of float sums are left out.
+ * diagonal. With T = hessian_count > 1 its other entries are divided by 1 + sqrt(n / T) / 2, because errors cancel less
+ * in other tokens than in these. Steps whose gain is within the rounding of float sums are left out.
  * Fails with INVALID_ARGUMENT if H has NaN, infinity, or numbers below 0 on its diagonal.
  * Codes have the same bits on every instruction set, for every number of threads, and however rows are divided among
  * calls. Time: rows * n * columns multiply-adds a pass. Memory: about 256 MB at most, or 12 bytes for 128 rows.

@@ -5,6 +5,8 @@
  * observer weighs errors by one in place of activations. */
 #include "api/caller_hessian.h"
 
+#include <math.h>
+
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/settings.h"
@@ -88,12 +90,21 @@ int qobs_check_round(int passes, const qobs_round_report *report, qobs_error *er
     return report ? out_check("report", report, SIZE_THROUGH(qobs_round_report, passes), error) : QOBS_OK;
 }
 
-int qobs_open_hessian(struct code_descent *c, const qobs_tensor *hessian, int64_t count, int64_t columns, int64_t group,
+/* The share that products of two columns lose: they are divided by 1 + weight * sqrt(columns / tokens). A Hessian of one
+ * token was made by the caller (qobs_observer_set_hessian): its tokens are not known. */
+static double shrinkage_of(int64_t columns, int64_t tokens, double weight)
+{
+    const double few = tokens > 1 ? weight * sqrt((double)columns / (double)tokens) : 0;
+    return few / (1 + few);
+}
+
+int qobs_open_hessian(struct code_descent *c, const struct caller_hessian *a, int64_t columns, int64_t group,
                       struct view *h, qobs_error *error)
 {
+    const int64_t count = a->count;
     if (count < 0)
         return qobs_invalid(error, "hessian_count: is %lld, allowed are numbers from 0", (long long)count);
-    RETURN_IF_FAILED(open_blocks(h, hessian, error));
+    RETURN_IF_FAILED(open_blocks(h, a->sum, error));
     c->gram = qobs_gram_of(columns, h->shape[1], group > 0 ? group : h->shape[1]);
     const int64_t blocks = qobs_gram_blocks(&c->gram);
     if (c->gram.block != h->shape[1] || blocks != h->shape[0])
@@ -104,6 +115,7 @@ int qobs_open_hessian(struct code_descent *c, const qobs_tensor *hessian, int64_
                             (long long)c->gram.period, (long long)blocks, (long long)c->gram.block);
     c->hessian = h;
     c->tokens = count > 0 ? (double)count : 1;
+    c->shrinkage = shrinkage_of(c->gram.block, count, a->few);
     return check_blocks(h, &c->gram, &c->symmetric, error);
 }
 
@@ -184,7 +196,8 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
     const struct quantizer *const q = &rule->quantizer;
     struct view h;
     RETURN_IF_FAILED(open_rows(&c, a->config, plan, error));
-    RETURN_IF_FAILED(qobs_open_hessian(&c, a->hessian, a->hessian_count, c.rows.columns, c.group, &h, error));
+    const struct caller_hessian hessian = {a->hessian, a->hessian_count, FEW_BESIDE_OWN_SCALES};
+    RETURN_IF_FAILED(qobs_open_hessian(&c, &hessian, c.rows.columns, c.group, &h, error));
     RETURN_IF_FAILED(qobs_quantize(&nearest, error));
     c.grid = (struct code_grid){(float)q->quant_min, (float)q->quant_max, q->min_normal, q->shifter, NULL};
     c.format = rule->format;

@@ -215,14 +215,6 @@ static int check_search(const char *search, bool *optimal, qobs_error *error)
 
 /* ---- Rounding by descent ----------------------------------------------------------------------------------------- */
 
-/* Errors of columns cancel in the tokens of H better than in others, the more so the fewer these are. The rule was
- * found with two models, three kinds of text and 0.7 to 64 tokens a column (docs/gguf.md). */
-static double shrinkage_of(int64_t columns, int64_t tokens)
-{
-    const double few = tokens > 0 ? 2 * sqrt((double)columns / (double)tokens) : 0;
-    return few / (1 + few);
-}
-
 /* Checks what belongs to a Hessian, and opens it. */
 static int open_descent(const qobs_gguf_quantize_args *a, const struct block_matrix *m, struct block_descent *b,
                         struct view *h, qobs_error *error)
@@ -236,9 +228,8 @@ static int open_descent(const qobs_gguf_quantize_args *a, const struct block_mat
         return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "hessian: %s",
                          QOBS_HAS(optimal) ? "codes of this type are not rounded by descent; Q4_K has such codes"
                                            : "this build has no optimal; -Dfeatures=optimal brings it");
-    RETURN_IF_FAILED(qobs_open_hessian(&b->common, a->hessian, a->hessian_count, m->columns, 0, h, error));
-    b->common.shrinkage = shrinkage_of(b->common.gram.block, a->hessian_count);
-    return QOBS_OK;
+    const struct caller_hessian hessian = {a->hessian, a->hessian_count, FEW_BESIDE_GGML_SCALES};
+    return qobs_open_hessian(&b->common, &hessian, m->columns, 0, h, error);
 }
 
 static int descend(const qobs_gguf_quantize_args *a, const struct runtime *runtime, const struct block_descent *opened,

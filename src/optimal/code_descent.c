@@ -31,6 +31,7 @@ struct code_tile {
     float *w, *q, *d;          /* [width][TILE], in the order of the descent; w times `factor` */
     float *scale, *zero_point; /* [groups][TILE]; scales times `factor` */
     double bound[TILE], start[TILE], change[TILE], factor[TILE];
+    double alone[TILE]; /* sum of H_jj d * d of the first errors */
     bool changing; /* the last pass has changed a code */
 };
 
@@ -219,7 +220,9 @@ static void load_rows(const struct code_run *r, struct code_tile *t, int64_t row
             t->w[at] = x;
             t->q[at] = q;
             t->d[at] = isfinite(d) ? d : 0; /* such an element never takes a step */
-            t->bound[lane + i] += fabs((double)t->d[at]) * r->root[p];
+            const double own = fabs((double)t->d[at]) * r->root[p];
+            t->bound[lane + i] += own;
+            t->alone[lane + i] += own * own;
         }
     }
 }
@@ -233,6 +236,7 @@ static void load_tiles(void *argument, int64_t part, int64_t from, int64_t to)
         memset(t->start, 0, sizeof t->start);
         memset(t->change, 0, sizeof t->change);
         memset(t->bound, 0, sizeof t->bound);
+        memset(t->alone, 0, sizeof t->alone);
         t->changing = true;
         if (n < TILE) {
             memset(t->w, 0, (size_t)(r->width * TILE) * sizeof *t->w);
@@ -317,19 +321,28 @@ static int64_t store_codes(const struct code_descent *c, const float *number, si
     return changed;
 }
 
+/* d H d^T of H itself, of that with shrunk products and of the sum of H_jj d * d; without its factors. */
+static double output_error(const struct code_run *r, double shrunk, double alone, double factor)
+{
+    const double share = r->descent->shrinkage, error = (shrunk - share * alone) / (1 - share);
+    return (error > 0 ? error : 0) / r->unit / factor / factor;
+}
+
 /* Writes the codes of rows [lane, lane + n) of a tile, and what they add to the results. */
 static int64_t store_rows(const struct code_run *r, const struct code_tile *t, int64_t row, int64_t lane, int64_t n)
 {
     const struct code_descent *c = r->descent;
     float number[LANES][PIECE];
-    double squares[LANES] = {0}, energy[LANES] = {0};
+    double squares[LANES] = {0}, energy[LANES] = {0}, alone[LANES] = {0};
     int64_t changed = 0;
     for (int64_t first = 0, width; first < r->width; first += width) {
         width = r->width - first < PIECE ? r->width - first : PIECE;
         for (int64_t j = 0; j < width; j++)
             for (int64_t i = 0; i < n; i++) {
-                const int64_t at = r->place[first + j] * TILE + lane + i;
+                const int64_t place = r->place[first + j], at = place * TILE + lane + i;
+                const double own = (double)t->d[at] * r->root[place];
                 number[i][j] = t->q[at];
+                alone[i] += own * own;
                 squares[i] += (double)t->d[at] * (double)t->d[at];
                 energy[i] += (double)t->w[at] * (double)t->w[at];
             }
@@ -338,11 +351,11 @@ static int64_t store_rows(const struct code_run *r, const struct code_tile *t, i
                 store_codes(c, number[i], (size_t)width, c->codes + (row + i) * c->rows.columns + r->first + first);
     }
     for (int64_t i = 0; i < n; i++) {
-        const double back = 1 / t->factor[lane + i], start = t->start[lane + i] > 0 ? t->start[lane + i] : 0;
-        const double end = start + t->change[lane + i];
+        const double factor = t->factor[lane + i], back = 1 / factor;
+        const double start = t->start[lane + i] > 0 ? t->start[lane + i] : 0, end = start + t->change[lane + i];
         struct code_descent_sums *const sums = &r->row_sums[row + i];
-        sums->error_before += start / r->unit * back * back;
-        sums->error += (end > 0 ? end : 0) / r->unit * back * back;
+        sums->error_before += output_error(r, start, t->alone[lane + i], factor);
+        sums->error += output_error(r, end, alone[i], factor);
         sums->squared_error += squares[i] * back * back;
         sums->energy += energy[i] * back * back;
     }

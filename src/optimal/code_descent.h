@@ -30,7 +30,7 @@ struct code_descent {
     const struct qobs_format *format; /* of the codes; NULL: integers */
 };
 
-/* Sums of d H d^T of the nearest codes and of the result; of d * d of the result, and of w * w. */
+/* Sums of d H d^T of the nearest codes and of the result, H not shrunk; of d * d of the result, and of w * w. */
 struct code_descent_sums {
     double error_before, error, squared_error, energy;
 };
