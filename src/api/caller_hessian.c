@@ -90,8 +90,8 @@ int qobs_check_round(int passes, const qobs_round_report *report, qobs_error *er
     return report ? out_check("report", report, SIZE_THROUGH(qobs_round_report, passes), error) : QOBS_OK;
 }
 
-/* The share that products of two columns lose: they are divided by 1 + weight * sqrt(columns / tokens). A Hessian of one
- * token was made by the caller (qobs_observer_set_hessian): its tokens are not known. */
+/* The share that products of two columns lose: they are divided by 1 + weight * sqrt(columns / tokens). One token is
+ * what a Hessian of the caller has (qobs_observer_set_hessian): how many there were is not known. */
 static double shrinkage_of(int64_t columns, int64_t tokens, double weight)
 {
     const double few = tokens > 1 ? weight * sqrt((double)columns / (double)tokens) : 0;
