@@ -203,7 +203,7 @@ static void repair(unsigned char *bytes, size_t size)
         bytes[size - 8 + i] = (unsigned char)(h >> 8 * i);
 }
 
-/* What was cut and what has other bytes is named as that, with the sizes. */
+/* A cut state and one with other bytes are named as that, with the sizes. */
 static void test_words_of_damage(void **state)
 {
     qobs_observer *o = make("llmc.minmax", "base_name=input"), *back = NULL;

@@ -141,7 +141,7 @@ static int write_side_files(struct quantize_call *run, struct fail *f)
     return side_files_write_config(run, f);
 }
 
-/* What is known of the model, of its output and of the work. */
+/* The model, its output and the work, as far as they are known. */
 static void release_work(struct quantize_call *run)
 {
     engine_close(&run->engine);
