@@ -212,7 +212,9 @@ REASONS = (
     ("dynamic quantization,", "a pass for the scales, operations of rounding and packing, which that loop has not",
      "dynamic"),
     ("growth: exponent within", "neighbours in L3 evict more of a longer pass; L3 holds less of more data", "growth"),
-    ("qobs .*: private memory that a GB", "two reports of one machine differ by .1 MB", "growth"),
+    ("qobs .*: private memory that a (GB|tensor)", "before batches of 1,024 jobs, with which it is reached", "growth"),
+    ("growth with (tensors|shards)", "two reports of one machine differ by .04", "growth"),
+    ("(qobs.minmax of|a drop-in that declines) 768", "two reports of one machine have 4.7 and 8.1, 1.7 and 3.7 us", "front-end"),
 )
 
 
