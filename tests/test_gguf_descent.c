@@ -198,7 +198,8 @@ static void test_types(void **unused)
     assert_int_equal(count, 14);
 }
 
-/* Fewer tokens change fewer codes; products of columns count as if the caller had shrunk them. One token is none known. */
+/* Fewer tokens change fewer codes; products of columns count as if the caller had shrunk them. One token
+ * says that their number is not known. */
 static void test_tokens(void **unused)
 {
     static const int64_t counts[] = {2, COLUMNS / 16, COLUMNS, 64 * COLUMNS, 1};

@@ -513,7 +513,7 @@ static void dampened(void **state)
 }
 
 /* With a token for each column, products of two columns count as if the caller had divided them by 1.5; errors are those
- * of H. One token is none known. */
+ * of H. One token says that their number is not known. */
 static void few_tokens(void **state)
 {
     enum { COLUMNS = 256 };

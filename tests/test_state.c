@@ -295,7 +295,8 @@ static void test_ignored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damage),   cmocka_unit_test(test_words_of_damage), cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damage),   cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_words_of_damage),
         cmocka_unit_test(test_merge),      cmocka_unit_test(test_refusals), cmocka_unit_test(test_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

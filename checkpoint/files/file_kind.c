@@ -34,7 +34,7 @@ static const struct {
     {0, 16, "invalid username", "the text 'Invalid username'" ANSWER, true},
     {0, 16, "access to model ", "a text about access to a model" ANSWER, true},
     {0, 4, "GGUF",
-     "GGUF of llama.cpp, which qobs quantize, info and audit of a GGUF file read; this needs safetensors", false},
+     "GGUF of llama.cpp: qobs quantize, info and audit take such a file, this takes safetensors alone", false},
     {0, 4, "PK\3\4", "a zip archive: " PICKLE, false},
     {0, 2, "\x80\2", "a pickle: " PICKLE, false},
     {0, 2, "\x80\3", "a pickle: " PICKLE, false},

@@ -24,8 +24,8 @@ size_t utf8_sequence(const unsigned char *p, size_t left);
 /* Formats a text of any length, to be freed. NULL: no memory. */
 char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A text that grows; zero-initialize it. Streams in memory of glibc cut a text without an error when memory is missing.
- * text_printf is for at most 255 bytes. */
+/* A text that grows; zero-initialize it. It is no open_memstream: that of glibc cuts a text without an error if memory
+ * is missing. text_printf is for at most 255 bytes. */
 struct text_buffer {
     char *text;        /* with a '\0' behind it, to be freed; NULL: nothing was put */
     size_t size, room; /* room: bytes of the allocation */

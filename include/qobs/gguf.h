@@ -58,7 +58,7 @@ typedef struct qobs_gguf_quantize_args {
     /** H = sum of x x^T over the inputs x of the matrix, by which codes are rounded; NULL: they are not. F32 or F64 of
      * shape (blocks, n, n), as the result hessian_sum of qobs.local_hessian; n: all columns, or blocks of them. */
     const qobs_tensor *hessian;
-    int64_t hessian_count;     /**< tokens, by which H is divided, as hessian_count; 0: 1, and H counts as it is */
+    int64_t hessian_count;     /**< tokens, by which H is divided; 0 and 1: not known, and H counts as it is */
     int passes;                /**< most passes over the columns, to 100; 0: 4 */
     qobs_round_report *report; /**< receives what the rounding found, with hessian; NULL: not wanted */
 } qobs_gguf_quantize_args;
@@ -72,8 +72,8 @@ typedef struct qobs_gguf_quantize_args {
  * there. Copies (F32, F16, BF16) have nothing to search.
  * With a Hessian the scales and minima of the search stay, and each code becomes one that makes the error of the
  * outputs smaller, as qobs_round_codes does; the report counts the codes of the search as the nearest. Entries of H off
- * its diagonal are divided by 1 + 2 sqrt(n / hessian_count), in the report, too: the fewer the tokens, the more each
- * column counts alone. Types of trits and signs (TQ1_0, TQ2_0, Q1_0, Q2_0) and copies fail with UNSUPPORTED. It
+ * its diagonal are divided by 1 + 2 sqrt(n / hessian_count): the fewer the tokens, the more each column counts alone.
+ * The errors of the report are those of H itself. Types of trits and signs (TQ1_0, TQ2_0, Q1_0, Q2_0) and copies fail with UNSUPPORTED. It
  * allocates 5 bytes for each element of 1024 rows, and what qobs_round_codes does. Fails with UNSUPPORTED for types
  * whose grids ggml searches (IQ1, IQ2, IQ3), and with NONFINITE for NaN and infinity in value and for scales of ggml
  * beyond F16, as upstream refuses these. The message names the first row. Without a Hessian it allocates nothing.

@@ -216,7 +216,7 @@ typedef struct qobs_round_args {
      * of qobs.local_hessian. n: all columns, or blocks of columns: they start at every multiple of n, and again with
      * each group if n is smaller than a group. Entries beyond the columns of a short last block are not read. */
     const qobs_tensor *hessian;
-    int64_t hessian_count;       /**< tokens, by which H is divided, as hessian_count; 0: 1. 1: not known */
+    int64_t hessian_count;       /**< tokens, by which H is divided; 0 and 1: not known, and H counts as it is */
     int passes;                  /**< most passes over the columns, to 100; 0: rounding_passes of config, or 4 */
     void *codes;                 /**< receives one byte for each element, as of qobs_quantize */
     size_t codes_size;           /**< bytes of codes, at least one for each element */

@@ -59,7 +59,7 @@ def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml"
     hessian: the mean of x x^T over the inputs x of the array as a matrix, float64 or float32 of shape (blocks, n, n),
     as Calibration.hessian() has it; n: all columns, or blocks of them. Codes are then rounded by descent, so that the
     error of the outputs is small, with the scales of the search.
-    tokens: that many inputs x. The fewer they are, the less the products of two columns count; 0: they count in full.
+    tokens: that many inputs x. The fewer they are, the less the products of two columns count; 0 and 1: they count in full.
     Errors: InvalidArgumentError; UnsupportedError for types of grids; NonfiniteError for NaN, infinity and numbers
     whose scale is beyond float16."""
     value, of = _contiguous(array, "array"), _type(type)

@@ -5,8 +5,6 @@
  * observer weighs errors by one in place of activations. */
 #include "api/caller_hessian.h"
 
-#include <math.h>
-
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/settings.h"

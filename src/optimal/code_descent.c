@@ -321,7 +321,8 @@ static int64_t store_codes(const struct code_descent *c, const float *number, si
     return changed;
 }
 
-/* d H d^T of H itself, of that with shrunk products and of the sum of H_jj d * d; without its factors. */
+/* d H d^T with H itself, without the factors of H and of the row. shrunk: the same with shrunk products. alone: the sum
+ * of H_jj d * d. */
 static double output_error(const struct code_run *r, double shrunk, double alone, double factor)
 {
     const double share = r->descent->shrinkage, error = (shrunk - share * alone) / (1 - share);
