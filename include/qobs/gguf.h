@@ -75,9 +75,9 @@ typedef struct qobs_gguf_quantize_args {
  * its diagonal are divided by 1 + 2 sqrt(n / hessian_count): the fewer the tokens, the more each column counts alone.
  * The errors of the report are those of H itself. Types of trits and signs (TQ1_0, TQ2_0, Q1_0, Q2_0) and copies fail
  * with UNSUPPORTED. It allocates 5 bytes for each element of 1024 rows, and what qobs_round_codes does. Without a
- * Hessian it allocates nothing.
- * Fails with UNSUPPORTED for types whose grids ggml searches (IQ1, IQ2, IQ3), and with NONFINITE for NaN and infinity in
- * value and for scales of ggml beyond F16, as upstream refuses these. The message names the first row.
+ * Hessian it allocates nothing. Types whose grids ggml searches (IQ1, IQ2, IQ3) fail with UNSUPPORTED. NaN and infinity
+ * in value and scales of ggml beyond F16 fail with NONFINITE, as upstream refuses these. The message names the first
+ * row.
  * Reproduces ggml_quantize_chunk (ggml 0.21.0) with the search "ggml".
  * @since 0.3.0 */
 QOBS_API int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error);
