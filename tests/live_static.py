@@ -139,9 +139,9 @@ def share_scales(model, tensors):
             tensors[m + ".weight"] = quantize(weight, scale, torch.zeros_like(scale), args, dtype=torch.float8_e4m3fn)
 
 
-def without_nulls(x):
-    """compressed-tensors 0.20 writes no members that are null."""
-    return {k: v for k, v in x.items() if v not in (None, {})} if isinstance(x, dict) else x
+def completed(args):
+    """The members as compressed-tensors reads them: 0.20 writes neither nulls nor the zp_dtype that it infers."""
+    return args and vars(QuantizationArgs(**args))
 
 
 def keeps_keys(folder):
@@ -164,8 +164,8 @@ def compare(what, ours, theirs, model=None):
         with open(f"{folder}/config.json", encoding="utf-8") as file:
             config = json.load(file)["quantization_config"]
         (group,) = config["config_groups"].values()
-        configs.append([without_nulls(x) for x in (group["input_activations"], group["format"], config["format"],
-                                                   config["kv_cache_scheme"])])
+        configs.append([completed(group["input_activations"]), group["format"], config["format"],
+                        completed(config["kv_cache_scheme"])])
     check(configs[0] == configs[1], f"{what}: config.json", configs)
 
 

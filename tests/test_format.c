@@ -442,12 +442,13 @@ static void test_modes(void **state)
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         const unsigned before = _mm_getcsr();
         _mm_setcsr(modes[m]);
+        const unsigned kept = _mm_getcsr() & 0xffc0; /* valgrind keeps the rounding mode alone */
         qobs_round_floats(f, N, x, got, false);
         assert_int_equal(call_format_encode_array(f, N, x, codes, false), QOBS_OK);
         const float decoded = qobs_format_decode(f, 1);
         const unsigned after = _mm_getcsr();
         _mm_setcsr(before);
-        assert_int_equal(after & 0xffc0, modes[m]);
+        assert_int_equal(after & 0xffc0, kept);
         assert_memory_equal(got, expected, sizeof got);
         assert_memory_equal(codes, expected_codes, N * qobs_format_size(f));
         assert_int_equal(bits_of_float(decoded), bits_of_float((float)value_of(d, 1)));

@@ -27,12 +27,16 @@ static void put_peaks(const struct q8_rows *q, const struct q8_matrix *m, const 
             put_peak(q, m->x + r * m->x_stride + b * block, min, max);
 }
 
+enum { READ_BEHIND = 15 }; /* elements behind the last that kernels read and do not use */
+
 void qobs_q8_rows(const struct q8_rows *q, const struct q8_matrix *m, const unsigned char *min, unsigned char *max)
 {
+    const int64_t bytes = m->rows * m->blocks * q->element;
     const bool dense = m->rows == 1 || (m->x_stride == m->blocks * q8_elements(q->block) * q->element &&
                                         m->out_stride == m->blocks * q8_bytes(q->block));
     if (is_q8_k(q->block))
         put_peaks(q, m, min, max);
+    memset(max + bytes, 0, (size_t)(READ_BEHIND * q->element));
     if (dense) {
         q->kernel(q->block, m->x, (size_t)(m->rows * m->blocks), max, m->out);
         return;
