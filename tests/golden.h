@@ -150,11 +150,8 @@ static inline json_object *read_cases(const char *path)
 /* Runs a case on every instruction set of this CPU. */
 static inline void on_every_isa(const json_object *c, void (*run)(const json_object *))
 {
-    for (size_t i = 0; i < qobs_isa_count(); i++)
-        if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
-            run(c);
-        }
+    for (size_t i = 0; select_isa(&i); i++)
+        run(c);
     assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
 }
 

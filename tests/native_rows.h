@@ -95,10 +95,8 @@ static void check_rows(int bits, double norm, int exponent)
     }
     float first[8][ROWS_CANDIDATES];
     const uint64_t start = draw();
-    for (size_t k = 0, tables = 0; qobs_kernel_tables[k]; k++) {
+    for (size_t k = 0, tables = 0; usable_table(&k); k++) {
         struct native_rows rows;
-        if (!qobs_kernel_tables[k]->usable())
-            continue;
         state = start;
         c.capacity.memory = memory[tables > 0];
         check_table(&c, qobs_kernel_tables[k], &rows);

@@ -89,10 +89,8 @@ static void check_native(qobs_dtype dtype, const qobs_format *format, int bits, 
     const struct search_candidates candidates = {scale, scale, offset, 1};
     double first[NATIVE_CANDIDATES];
     const bool weighted = importance || (shifted && format);
-    for (size_t t = 0, tables = 0; qobs_kernel_tables[t]; t++) {
+    for (size_t t = 0, tables = 0; usable_table(&t); t++) {
         double sum[NATIVE_CANDIDATES] = {0};
-        if (!qobs_kernel_tables[t]->usable())
-            continue;
         CALL(qobs_kernel_tables[t], search_native)
         (&q, &n.norm, n.is_bf16, shifted, x, weighted ? weight : NULL, count, &candidates, NATIVE_CANDIDATES, sum);
         check_upper_halves(qobs_kernel_tables[t]->isa, "search_native");

@@ -164,13 +164,8 @@ static void run(const char *test, int64_t number, uint64_t stream, int64_t quant
         fill_elements(&r, &batch[i], chance(&r, 40) ? (int)between(&r, 1, 30) : 0);
     }
     bool good = true;
-    for (size_t isa = 0; isa < qobs_isa_count() && good; isa++) {
-        qobs_error error;
-        if (!qobs_isa_usable(isa))
-            continue;
-        assert_int_equal(qobs_isa_select(qobs_isa_name(isa), &error), QOBS_OK);
+    for (size_t isa = 0; good && select_isa(&isa); isa++)
         good = observe(&r, axes, &w, batch, 1) && observe(&r, axes, &w, batch, 3);
-    }
     if (!good)
         print_error("%s case %lld of seed %llu on %s: axis=%s, shape %lld %lld %lld %lld in %d dimensions of %s\n",
                     test, (long long)number, (unsigned long long)seed, qobs_isa_active(), axes,

@@ -122,10 +122,8 @@ static void check_call(const struct call *c)
     const struct quantizer quantizer = quantizer_of_codes(c->way);
     enum kernel_dtype index;
     qobs_kernel_dtype_of(c->dtype, &index);
-    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+    for (size_t t = 0; usable_table(&t); t++) {
         const struct kernel_table *table = qobs_kernel_tables[t];
-        if (!table->usable())
-            continue;
         double sum[] = {0.5, 0.25}, *to_sum = c->with_sum ? sum : NULL;
         memset(codes, 0x5a, sizeof codes);
         if (c->columns)
@@ -202,10 +200,8 @@ static void check_back(const struct code_way *way, qobs_dtype dtype, bool column
     const struct quantizer quantizer = quantizer_of_codes(way);
     enum kernel_dtype index;
     qobs_kernel_dtype_of(dtype, &index);
-    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+    for (size_t t = 0; usable_table(&t); t++) {
         const struct kernel_table *table = qobs_kernel_tables[t];
-        if (!table->usable())
-            continue;
         memset(out, 0x5a, sizeof out);
         unsigned char *to = out + offset;
         if (columns)
@@ -256,9 +252,7 @@ static void test_every_half(void **state)
             const struct quantizer quantizer = quantizer_of_codes(way);
             for (size_t i = 0; i < NUMBERS; i++)
                 expected[i] = slow_code(way, dtype, get(dtype, x, (int64_t)i), scale, with ? &zero_point : NULL);
-            for (size_t t = 0; qobs_kernel_tables[t]; t++) {
-                if (!qobs_kernel_tables[t]->usable())
-                    continue;
+            for (size_t t = 0; usable_table(&t); t++) {
                 qobs_kernel_tables[t]->quantize_rows[index](&quantizer, way->kind, x, 0, codes, 0, 1, NUMBERS, &p, 0,
                                                             NULL);
                 for (size_t i = 0; i < NUMBERS; i++)
@@ -313,9 +307,7 @@ static void check_quotients(const struct code_way *way, double scale, size_t ste
         x[n] = x[0];
         expected[n] = expected[0];
     }
-    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
-        if (!qobs_kernel_tables[t]->usable())
-            continue;
+    for (size_t t = 0; usable_table(&t); t++) {
         qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way->kind, x, 0, codes, 0, 1, n, &p, 0,
                                                                NULL);
         for (size_t i = 0; i < n; i++)
@@ -384,9 +376,7 @@ static void test_short_runs(void **state)
                 x[i] = (uint16_t)(any ? random_bits()
                                       : (random_bits() & 0x8000) | (95 + random_bits() % 30) << 7 |
                                             random_bits() % 128);
-            for (size_t t = 0; qobs_kernel_tables[t]; t++) {
-                if (!qobs_kernel_tables[t]->usable())
-                    continue;
+            for (size_t t = 0; usable_table(&t); t++) {
                 qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way->kind, x, 2 * (ptrdiff_t)length,
                                                                        codes, (ptrdiff_t)length, RUNS, length, &p, 1,
                                                                        NULL);
@@ -418,9 +408,7 @@ static void test_bounded(void **state)
                 if (fabs(get(QOBS_BF16, &number, 0)) <= 0x1p14 * scale)
                     x[n++] = number;
             }
-            for (size_t t = 0; qobs_kernel_tables[t]; t++) {
-                if (!qobs_kernel_tables[t]->usable())
-                    continue;
+            for (size_t t = 0; usable_table(&t); t++) {
                 qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way.kind, x, 0, codes, 0, 1, n, &p,
                                                                        0, NULL);
                 for (size_t i = 0; i < n; i++) {
@@ -439,10 +427,8 @@ static void test_pack_pairs(void **state)
 {
     enum { CODES = 2 * 200 };
     unsigned char codes[CODES], packed[CODES / 2 + 1];
-    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+    for (size_t t = 0; usable_table(&t); t++) {
         const struct kernel_table *table = qobs_kernel_tables[t];
-        if (!table->usable())
-            continue;
         for (size_t pairs = 0; pairs <= CODES / 2; pairs++) {
             const unsigned offset = (unsigned)pairs % 129;
             for (size_t i = 0; i < CODES; i++)
@@ -482,10 +468,8 @@ static void check_pairs(const struct code_way *way, qobs_dtype dtype, size_t len
     const struct quantizer quantizer = quantizer_of_codes(way);
     enum kernel_dtype index;
     qobs_kernel_dtype_of(dtype, &index);
-    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+    for (size_t t = 0; usable_table(&t); t++) {
         const struct kernel_table *table = qobs_kernel_tables[t];
-        if (!table->usable())
-            continue;
         double sum[] = {0.5, 0.25}, expected_sum[] = {0.5, 0.25};
         memset(expected, 0x5a, sizeof expected);
         memset(pairs, 0x5a, sizeof pairs);
@@ -580,10 +564,8 @@ static void check_products(const struct code_way *way, qobs_dtype dtype, bool bo
                 slow_product_code(&q, way,
                                   slow_product(&q, get(dtype, x, (int64_t)(i * length + j)), scale[i],
                                                with_zero_points ? &zero_point[i] : NULL));
-    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+    for (size_t t = 0; usable_table(&t); t++) {
         const struct kernel_table *table = qobs_kernel_tables[t];
-        if (!table->usable())
-            continue;
         memset(codes, 0x5a, sizeof codes);
         CALL(table, product_rows[index])
         (&q, way->kind, x, stride, codes, code_stride, RUNS, length, scale, with_zero_points ? zero_point : NULL, 1);
@@ -686,10 +668,8 @@ static void check_blocks(enum q8_block block, qobs_dtype dtype, size_t count)
         (is_q8_k(block) ? slow_q8_k : slow_q8_0)(is_arm(block), number, (float)peak,
                                                  expected + b * (size_t)q8_bytes(block));
     }
-    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+    for (size_t t = 0; usable_table(&t); t++) {
         const struct kernel_table *table = qobs_kernel_tables[t];
-        if (!table->usable())
-            continue;
         memset(out, 0x5a, sizeof out);
         CALL(table, q8_blocks[index])(block, x, count, peaks, out);
         check_upper_halves(table->isa, "q8_blocks");
@@ -712,10 +692,7 @@ static void test_blocks(void **state)
 /* Comes last. */
 static void test_every_slot(void **state)
 {
-    unsigned functions;
-    for (size_t t = 0; qobs_kernel_tables[t]; t++)
-        assert_true(!qobs_kernel_tables[t]->usable() ||
-                    slots_failed(qobs_kernel_tables[t], CALLER_CODES, &functions) == 0);
+    assert_int_equal(slots_failed_anywhere(CALLER_CODES), 0);
 }
 
 int main(void)

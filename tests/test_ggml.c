@@ -94,10 +94,7 @@ static uint64_t hash_of(const char *preset, unsigned char *out)
 static void check_case(const char *preset, const char *build, int kind, uint64_t expected)
 {
     gguf_fill(value, ELEMENTS, kind);
-    for (size_t i = 0; i < qobs_isa_count(); i++) {
-        if (!qobs_isa_usable(i))
-            continue;
-        assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+    for (size_t i = 0; select_isa(&i); i++) {
         quantize(preset, build, QOBS_F32, value, blocks);
         if (hash_of(preset, blocks) != expected)
             fail_msg("%s build=%s, rows %d, %s: other bytes than ggml's", preset, build, kind, qobs_isa_name(i));
@@ -133,10 +130,7 @@ static void test_dtypes(void **state)
             halves[i] = bf16 ? bf16_of_float(value[i]) : f16_of_float(value[i]);
             value[i] = bf16 ? float_of_bf16(halves[i]) : float_of_f16(halves[i]);
         }
-        for (size_t i = 0; i < qobs_isa_count(); i++) {
-            if (!qobs_isa_usable(i))
-                continue;
-            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+        for (size_t i = 0; select_isa(&i); i++) {
             quantize(presets[k >> 2], builds[k >> 1 & 1], QOBS_F32, value, blocks);
             quantize(presets[k >> 2], builds[k >> 1 & 1], bf16 ? QOBS_BF16 : QOBS_F16, halves, others);
             assert_memory_equal(blocks, others, MOST_BYTES);

@@ -64,10 +64,7 @@ static void check_case(const char *name, int weights, int kind, uint64_t of_bloc
         gguf_fill_importance(importance, COLUMNS, weights);
         a.importance = importance;
     }
-    for (size_t i = 0; i < qobs_isa_count(); i++) {
-        if (!qobs_isa_usable(i))
-            continue;
-        assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+    for (size_t i = 0; select_isa(&i); i++) {
         memset(blocks, 0x5a, sizeof blocks);
         const int status = qobs_gguf_quantize(&a, &error);
         const uint64_t got = gguf_hash(blocks, a.out_size),

@@ -236,10 +236,7 @@ static void test_same_bytes(void **unused)
         const struct gguf_type *type = qobs_find_gguf_type(names[i]);
         for (int64_t n = COLUMNS / 4; n <= COLUMNS; n *= 4) {
             assert_int_equal(quantize(type, 0, ROWS, n, NULL, blocks, NULL, NULL), QOBS_OK);
-            for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
-                if (!qobs_isa_usable(isa))
-                    continue;
-                assert_int_equal(qobs_isa_select(qobs_isa_name(isa), NULL), QOBS_OK);
+            for (size_t isa = 0; select_isa(&isa); isa++) {
                 assert_int_equal(quantize(type, 0, ROWS, n, &runtime, other, NULL, NULL), QOBS_OK);
                 assert_memory_equal(blocks, other, bytes_of(type, ROWS));
             }

@@ -114,10 +114,7 @@ static void order_of_sums(void **state)
         .struct_size = sizeof executor, .context = &three, .parallel_for = parallel_for, .threads = three};
     const qobs_runtime threaded = {.struct_size = sizeof threaded, .executor = &executor};
     make_activations(MOST_TOKENS * MOST_COLUMNS);
-    for (size_t i = 0; i < qobs_isa_count(); i++) {
-        if (!qobs_isa_usable(i))
-            continue;
-        assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+    for (size_t i = 0; select_isa(&i); i++) {
         for (int t = 0; t < 2; t++) {
             const qobs_runtime *runtime = t ? &threaded : NULL;
             check_sums("qobs.local_hessian group_size=16", 64, 16, 16, runtime);

@@ -38,11 +38,8 @@ static float *gaussian(size_t n, float scale)
 
 static void each_isa(void (*test)(void))
 {
-    for (size_t i = 0; i < qobs_isa_count(); i++)
-        if (qobs_isa_usable(i)) {
-            assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
-            test();
-        }
+    for (size_t i = 0; select_isa(&i); i++)
+        test();
     assert_ok(qobs_isa_select(NULL, &error));
 }
 

@@ -318,10 +318,7 @@ static void test_importance_of_nan(void **state)
     }
     const qobs_tensor activations = tensor(QOBS_F32, x, 2, 40);
     size_t expected_size = 0;
-    for (size_t i = 0; i < qobs_isa_count(); i++) {
-        if (!qobs_isa_usable(i))
-            continue;
-        assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
+    for (size_t i = 0; select_isa(&i); i++) {
         qobs_observer *o = make("llmc.imatrix_mse", "");
         assert_ok(qobs_observer_observe_importance(o, &activations, &error));
         const size_t size = qobs_observer_save_size(o);

@@ -405,11 +405,8 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
     void *min = malloc(size > 4 ? size : 4), *max = malloc(size > 4 ? size : 4);
     const bool refused = *g->nonfinite == 'r' && e.counts.nan + e.counts.inf > 0;
     bool good = true;
-    for (size_t i = 0; good && i < qobs_isa_count(); i++) {
+    for (size_t i = 0; good && select_isa(&i); i++) {
         qobs_error error;
-        if (!qobs_isa_usable(i))
-            continue;
-        assert_int_equal(qobs_isa_select(qobs_isa_name(i), &error), QOBS_OK);
         for (size_t threads = 1; good && threads <= 7; threads += threads == 1 ? 1 : 5) {
             const qobs_executor executor = {
                 .struct_size = sizeof executor, .threads = threads, .parallel_for = parallel_for, .context = &threads};

@@ -99,10 +99,7 @@ static void test_importance_layouts(void **state)
         float *got = malloc((size_t)columns * sizeof *got);
         double *sums = malloc((size_t)columns * sizeof *sums);
         slow_sums(&t, sums);
-        for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
-            if (!qobs_isa_usable(isa))
-                continue;
-            assert_ok(qobs_isa_select(qobs_isa_name(isa), &error));
+        for (size_t isa = 0; select_isa(&isa); isa++) {
             qobs_observer *o = make("llmc.imatrix_mse", "");
             int64_t tokens;
             for (int twice = 0; twice < 2; twice++)
@@ -135,10 +132,7 @@ static void test_importance_threads(void **state)
         x[i] = (float)between(&r, -1000000, 1000000) / 999983;
     const qobs_tensor value = tensor(QOBS_F32, x, TOKENS, COLUMNS);
     bool any = false;
-    for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
-        if (!qobs_isa_usable(isa))
-            continue;
-        assert_ok(qobs_isa_select(qobs_isa_name(isa), &error));
+    for (size_t isa = 0; select_isa(&isa); isa++) {
         for (size_t threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
             const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
             const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
@@ -546,10 +540,7 @@ static void test_random(void **state)
         struct subject s;
         const struct trial t = draw_trial(&r, &s);
         bool any = false;
-        for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
-            if (!qobs_isa_usable(isa))
-                continue;
-            assert_ok(qobs_isa_select(qobs_isa_name(isa), &error));
+        for (size_t isa = 0; select_isa(&isa); isa++) {
             for (size_t threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
                 run_trial(&t, &s, threads, any ? &other : &first);
                 if (any && (memcmp(&first, &other, offsetof(struct outcome, report)) != 0 ||

@@ -304,18 +304,13 @@ static void test_kernels(void **unused)
         fill_sample(&sample, number);
         ask(qobs_kernel_tables[0], &sample, scratch, &first);
         check_answers(&sample, &first);
-        for (size_t i = 1; qobs_kernel_tables[i]; i++)
-            if (qobs_kernel_tables[i]->usable()) {
+        for (size_t i = 1; usable_table(&i); i++) {
                 ask(qobs_kernel_tables[i], &sample, scratch, &other);
                 assert_memory_equal(&other, &first, sizeof other);
             }
     }
     fp_leave(mode);
-    for (size_t i = 0; qobs_kernel_tables[i]; i++) {
-        unsigned functions;
-        assert_true(!qobs_kernel_tables[i]->usable() ||
-                    slots_failed(qobs_kernel_tables[i], CALLER_OPTIMAL, &functions) == 0);
-    }
+    assert_int_equal(slots_failed_anywhere(CALLER_OPTIMAL), 0);
 }
 
 /* ---- Searches ---------------------------------------------------------------------------------------------------- */
@@ -336,9 +331,7 @@ static void compare(const struct kind *kind, unsigned number, void *scratch)
         return;
     const struct optimal_choice slow = slow_search(p, &g);
     qobs_optimal_prepare(p, global, MOST, scratch);
-    for (size_t i = 0; qobs_kernel_tables[i]; i++) {
-        if (!qobs_kernel_tables[i]->usable())
-            continue;
+    for (size_t i = 0; usable_table(&i); i++) {
         qobs_optimal_group(qobs_kernel_tables[i], p, &g, scratch, &choice);
         if (slow.error < HUGE_VAL && (choice.scale != slow.scale || choice.zero_point != slow.zero_point ||
                                       bits_of_double(choice.error) != bits_of_double(slow.error))) {

@@ -505,13 +505,9 @@ static void test_cases(void **state)
     size_t threads = 4;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
     const int cases = repeats(300, 10000);
-    for (size_t i = 0; i < qobs_isa_count(); i++) {
-        if (!qobs_isa_usable(i))
-            continue;
-        assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
+    for (size_t i = 0; select_isa(&i); i++)
         for (int n = 0; n < cases; n++)
             run_case(&kinds[n % KINDS], n % 16 == 0 ? &executor : NULL);
-    }
     assert_ok(qobs_isa_select(NULL, &error));
 }
 

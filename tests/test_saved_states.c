@@ -383,12 +383,8 @@ static const char *skip_reason(const struct saved_case *c)
 static void test_case(void **state)
 {
     const struct saved_case *c = *state;
-    for (size_t i = 0; i < qobs_isa_count(); i++) {
-        if (!qobs_isa_usable(i))
-            continue;
-        assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
+    for (size_t i = 0; select_isa(&i); i++)
         check_case(c);
-    }
     assert_ok(qobs_isa_select(NULL, &error));
 }
 

@@ -82,3 +82,11 @@ unsigned slots_failed(const struct kernel_table *table, enum caller caller, unsi
         }
     return failed;
 }
+
+unsigned slots_failed_anywhere(enum caller caller)
+{
+    unsigned failed = 0, functions;
+    for (size_t t = 0; usable_table(&t); t++)
+        failed += slots_failed(qobs_kernel_tables[t], caller, &functions);
+    return failed;
+}
