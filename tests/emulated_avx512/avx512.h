@@ -74,7 +74,6 @@ union emulated {
     __m512d d;
     __m256i half_i[2];
     __m256 half_s[2];
-    __m256d half_d[2];
     __m128i quarter_i[4];
     __m128 quarter_s[4];
     uint8_t u8[64];
