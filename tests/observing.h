@@ -89,4 +89,25 @@ static inline qobs_counts counts_of(const qobs_observer *o)
     return counts;
 }
 
+/* The next number of a sequence that is about normal. */
+static inline float normal_like(uint32_t *state)
+{
+    float sum = 0;
+    for (int k = 0; k < 4; k++) {
+        *state = *state * 1664525 + 1013904223;
+        sum += (float)(int32_t)*state * 0x1p-31f;
+    }
+    return sum;
+}
+
+/* The saved state of an observer, to be freed. */
+static inline unsigned char *saved_state(const qobs_observer *o, size_t *size)
+{
+    *size = qobs_observer_save_size(o);
+    unsigned char *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_ok(qobs_observer_save(o, bytes, *size, &error));
+    return bytes;
+}
+
 #endif

@@ -31,6 +31,15 @@ static uint32_t random_bits(void)
 
 static double uniform(double lo, double hi) { return lo + (hi - lo) * ldexp((double)random_bits(), -32); }
 
+/* An element of an array of float, or of double for F64. */
+static inline void put_real(qobs_dtype dtype, void *array, size_t i, double value)
+{
+    if (dtype == QOBS_F64)
+        ((double *)array)[i] = value;
+    else
+        ((float *)array)[i] = (float)value;
+}
+
 /* ---- The slow computation ---------------------------------------------------------------------------------------- */
 
 /* 2^exponent, -1022 to 1023. */

@@ -33,11 +33,7 @@ static void make_values(void)
     uint32_t state = 1;
     for (int b = 0; b < 2; b++)
         for (int i = 0; i < MOST_ROWS * COLUMNS; i++) {
-            float sum = 0;
-            for (int k = 0; k < 4; k++) {
-                state = state * 1664525 + 1013904223;
-                sum += (float)(int32_t)state * 0x1p-31f;
-            }
+            const float sum = normal_like(&state);
             values[b][i] = sum * sum * sum * (float)(1 + i % 7);
         }
     for (int i = 0; i < rows; i++)
@@ -191,10 +187,9 @@ static bool takes_two(size_t search) { return strcmp(searches[search].preset, "m
 
 static qobs_observer *reload(const qobs_observer *o)
 {
-    const size_t size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(size);
+    size_t size;
+    unsigned char *bytes = saved_state(o, &size);
     qobs_observer *copy;
-    assert_ok(qobs_observer_save(o, bytes, size, &error));
     assert_ok(qobs_observer_load(&copy, bytes, size, NULL, &error));
     for (size_t cut = 0; cut < size; cut += size / 97 + 1) { /* no part of it is one */
         qobs_observer *none;

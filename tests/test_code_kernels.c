@@ -58,14 +58,6 @@ static double random_x(const struct code_way *way, qobs_dtype dtype, double scal
     }
 }
 
-static void put_real(qobs_dtype dtype, void *array, size_t i, double value)
-{
-    if (dtype == QOBS_F64)
-        ((double *)array)[i] = value;
-    else
-        ((float *)array)[i] = (float)value;
-}
-
 enum { ROWS = 5, MOST = 150, FENCE = 64 };
 
 struct call {

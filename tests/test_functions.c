@@ -434,9 +434,8 @@ static void test_save_and_merge(void **state)
     assert_ok(observe(b, 2, 4, more));
     assert_ok(observe(b, 2, 4, two_rows));
     assert_result(b, "max_val[default]", 2, 8);
-    const size_t size = qobs_observer_save_size(b);
-    unsigned char *bytes = malloc(size);
-    assert_ok(qobs_observer_save(b, bytes, size, &error));
+    size_t size;
+    unsigned char *bytes = saved_state(b, &size);
     assert_ok(qobs_observer_load(&loaded, bytes, size, NULL, &error));
     assert_result(loaded, "max_val[default]", 2, 8);
     assert_result(loaded, "min_val[1]", 4, -8);
@@ -454,10 +453,8 @@ static void test_save_and_merge(void **state)
     assert_ok(observe(a, 2, 4, two_rows));
     assert_ok(qobs_observer_merge(b, (const qobs_observer *const[]){a}, 1, &error));
     assert_result(b, "global_min", -8);
-    const size_t whole = qobs_observer_save_size(b);
-    bytes = malloc(whole);
-    assert_ok(qobs_observer_save(b, bytes, whole, &error));
-    assert_ok(qobs_observer_load(&loaded, bytes, whole, NULL, &error));
+    bytes = saved_state(b, &size);
+    assert_ok(qobs_observer_load(&loaded, bytes, size, NULL, &error));
     assert_result(loaded, "global_max", 7);
     free(bytes);
     qobs_observer_destroy(a);

@@ -31,30 +31,18 @@ static void make_values(void)
     uint32_t state = 7;
     for (int b = 0; b < 3; b++)
         for (int i = 0; i < N; i++) {
-            float sum = 0;
-            for (int k = 0; k < 4; k++) {
-                state = state * 1664525 + 1013904223;
-                sum += (float)(int32_t)state * 0x1p-31f;
-            }
+            const float sum = normal_like(&state);
             values[b][i] = i % 5 ? sum * (float)(b + 1) : 0;
         }
 }
 
 static void observe_batch(qobs_observer *o, int batch) { assert_ok(observe(o, 1, N, values[batch])); }
 
-static unsigned char *saved(const qobs_observer *o, size_t *size)
-{
-    *size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(*size);
-    assert_ok(qobs_observer_save(o, bytes, *size, &error));
-    return bytes;
-}
-
 /* All results, and the saved state. */
 static void expect_same(const qobs_observer *a, const qobs_observer *b)
 {
     size_t size, other_size;
-    unsigned char *bytes = saved(a, &size), *others = saved(b, &other_size);
+    unsigned char *bytes = saved_state(a, &size), *others = saved_state(b, &other_size);
     assert_int_equal(size, other_size);
     assert_memory_equal(bytes, others, size);
     free(bytes);
@@ -113,7 +101,7 @@ static void test_reloaded(void **state)
         observe_batch(o, 0);
         observe_batch(o, 2);
         size_t size;
-        unsigned char *bytes = saved(o, &size);
+        unsigned char *bytes = saved_state(o, &size);
         assert_ok(qobs_observer_load(&copy, bytes, size, NULL, &error));
         for (size_t cut = 0; cut < size; cut += size / 53 + 1)
             assert_refused(qobs_observer_load(&none, bytes, cut, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "buffer");

@@ -308,9 +308,8 @@ static void test_state(void **state)
     qobs_observer *loaded = NULL;
     float *x = gaussian(600, 1), *wider = gaussian(600, 2);
     assert_ok(observe(o, 200, 3, x));
-    const size_t size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(size);
-    assert_ok(qobs_observer_save(o, bytes, size, &error));
+    size_t size;
+    unsigned char *bytes = saved_state(o, &size);
     assert_ok(qobs_observer_load(&loaded, bytes, size, NULL, &error));
     assert_ok(observe(o, 200, 3, wider));
     assert_ok(observe(loaded, 200, 3, wider));
@@ -340,9 +339,8 @@ static void try_stopped(const char *preset, const char *settings, const char *hi
     qobs_observer *o = make(preset, settings), *loaded = NULL;
     assert_ok(observe(o, 1, N, x));
     assert_ok(observe(o, 1, N, x)); /* inside: the next one is counted at once */
-    const size_t size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(size);
-    assert_ok(qobs_observer_save(o, bytes, size, &error));
+    size_t size;
+    unsigned char *bytes = saved_state(o, &size);
     assert_ok(qobs_observer_load(&loaded, bytes, size, NULL, &error));
     x[5] = 7, x[N - 70000] = -9, x[N - 1000] = unusual, x[N - 3] = 11;
     assert_ok(observe(o, 1, N, x));

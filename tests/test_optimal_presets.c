@@ -93,10 +93,9 @@ static void test_shared_global_scale(void **unused)
     assert_true(global[0] == global[1]);
 
     /* a saved state and a merge keep it */
-    const size_t size = qobs_observer_save_size(small);
-    void *bytes = malloc(size);
+    size_t size;
+    void *bytes = saved_state(small, &size);
     qobs_observer *loaded, *merged = make("qobs.mse_optimal", nvfp4);
-    assert_ok(qobs_observer_save(small, bytes, size, &error));
     assert_ok(qobs_observer_load(&loaded, bytes, size, NULL, &error));
     assert_ok(qobs_observer_read(loaded, "scale", after, sizeof after, &error));
     assert_memory_equal(before, after, sizeof before);

@@ -92,14 +92,6 @@ struct call {
     size_t length, offset;
 };
 
-static void put_real(qobs_dtype dtype, void *array, size_t i, double value)
-{
-    if (dtype == QOBS_F64)
-        ((double *)array)[i] = value;
-    else
-        ((float *)array)[i] = (float)value;
-}
-
 /* From x to out in the low 12 bits of addresses: any, or around a limit of a table. */
 static size_t draw_distance(void)
 {

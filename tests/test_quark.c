@@ -147,10 +147,9 @@ static void test_without_data(void **state)
 
 static qobs_observer *copy_of(const qobs_observer *o)
 {
-    const size_t size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(size);
+    size_t size;
+    unsigned char *bytes = saved_state(o, &size);
     qobs_observer *copy = NULL;
-    assert_ok(qobs_observer_save(o, bytes, size, &error));
     assert_ok(qobs_observer_load(&copy, bytes, size, NULL, &error));
     for (size_t cut = 0; cut < size; cut++) {
         qobs_observer *none = NULL;

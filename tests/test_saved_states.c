@@ -178,10 +178,8 @@ static void put_state(struct text *text, const qobs_observer *o)
 {
     if (is_old())
         return;
-    const size_t size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(size);
-    assert_non_null(bytes);
-    assert_ok(qobs_observer_save(o, bytes, size, &error));
+    size_t size;
+    unsigned char *bytes = saved_state(o, &size);
     uint64_t h = HASH_START;
     for (size_t i = 0; i < size; i++)
         h = hash(h, bytes[i], 1);
@@ -218,15 +216,6 @@ static void describe(struct text *text, const qobs_observer *o, const char *even
 }
 
 /* ---- Observers --------------------------------------------------------------------------------------------------- */
-
-static unsigned char *save(const qobs_observer *o, size_t *size)
-{
-    *size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(*size);
-    assert_non_null(bytes);
-    assert_ok(qobs_observer_save(o, bytes, *size, &error));
-    return bytes;
-}
 
 static qobs_observer *load(const unsigned char *bytes, size_t size)
 {
@@ -344,7 +333,7 @@ static void check_case(const struct saved_case *c)
     unsigned char *bytes = read_fixture(directory, name, "state", &size);
     qobs_observer *o = observed(c), *back = load(bytes, size);
     for (int again = 0; again < 2 && !is_old(); again++) {
-        unsigned char *own = save(again ? back : o, &own_size);
+        unsigned char *own = saved_state(again ? back : o, &own_size);
         if (own_size != size || memcmp(own, bytes, size) != 0)
             fail_msg("%s with %s: the %s state is not the fixture", name, qobs_isa_active(), again ? "loaded" : "new");
         free(own);
@@ -427,7 +416,7 @@ static void test_write(void **state)
             continue;
         name_of(&cases[i], name);
         qobs_observer *o = observed(&cases[i]);
-        unsigned char *bytes = save(o, &size);
+        unsigned char *bytes = saved_state(o, &size);
         write_fixture(name, "state", bytes, size);
         struct text section = section_of(&cases[i], bytes, size);
         put(&all, "case %s\n", name);

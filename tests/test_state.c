@@ -61,11 +61,8 @@ static void expect_same(const qobs_observer *a, const qobs_observer *b)
 
 static unsigned char *save(const qobs_observer *o, size_t *size)
 {
-    *size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(*size);
-    assert_non_null(bytes);
+    unsigned char *bytes = saved_state(o, size);
     assert_refused(qobs_observer_save(o, bytes, *size - 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "size");
-    assert_ok(qobs_observer_save(o, bytes, *size, &error));
     return bytes;
 }
 

@@ -45,10 +45,8 @@ static void use(qobs_observer *o)
         if (qobs_observer_result_info(o, i, &result, &error) == QOBS_OK && result.size <= sizeof out)
             qobs_observer_read(o, result.name, out, result.size, &error);
     }
-    const size_t size = qobs_observer_save_size(o);
-    unsigned char *bytes = malloc(size);
-    assert_non_null(bytes);
-    assert_ok(qobs_observer_save(o, bytes, size, &error));
+    size_t size;
+    unsigned char *bytes = saved_state(o, &size);
     free(bytes);
     observe(o, ROWS, COLUMNS, batches[1]);
 }
