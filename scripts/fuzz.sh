@@ -50,8 +50,8 @@ mkdir -p "$top/findings"
 rm -rf "$top/seeds"
 "$top/build/tests/fuzz/fuzz_seeds" "$top/seeds"
 
-# The run may take longer than its inputs, because the machine may be busy. An input has 200 s: the ranges of a state with
-# 8,192 bins that ort.EntropyCalibrater searches took 46 s of a Zen 4 with both sanitizers.
+# The run may take longer than its inputs, because the machine may be busy. An input has 200 s: the ranges of a state
+# with 8,192 bins that ort.EntropyCalibrater searches took 46 s of a Zen 4 with both sanitizers.
 run() {
     mkdir -p "$top/corpus/$1"
     UBSAN_OPTIONS=print_stacktrace=1 timeout $((seconds * 2 + 120)) "$top/build/tests/fuzz/fuzz_$1" \
