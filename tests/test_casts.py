@@ -293,6 +293,11 @@ def test_fp8_refusals():
     make("in", tensors, quantization_config={"quant_method": "compressed-tensors"})
     refused("a code of NaN", cli.run("convert", "in", "-o", "out", "--scheme", "FP8_DYNAMIC"), 2, f"{MODULE}.weight",
             "row 7 and column 5 is NaN")
+    for size, words in (([128], "two whole numbers"), ([128, 128, 128], "two whole numbers"),
+                        ([128, 0], "weight_block_size[1] is 0"), ([128.5, 128], "weight_block_size[0] is 128.5")):
+        make("in", fp8("sizes", (2, 3), part="weight_scale_inv"),
+             quantization_config={"quant_method": "fp8", "weight_block_size": size})
+        refused(f"blocks of {size}", cli.run("convert", "in", "-o", "out"), 2, MODULE, "config.json", words)
     check(not os.path.exists("out"), "nothing is written")
 
 

@@ -379,6 +379,14 @@ def test_quark():
          torch_dtype="bfloat16", quantization_config=quark("int4"))
     p = cli.run("audit", "source")
     check(p.returncode == 2 and "integers of Quark" in p.stderr, "audit of integers", p.stderr)
+    for text in ("0.5", "16.5", "1e+300"):
+        config = quark("int4")
+        config["global_quant_config"]["weight"]["group_size"] = float(text)
+        make("source", next(t for name, t, _ in by_hand() if name == "int4, Quark"), torch_dtype="bfloat16",
+             quantization_config=config)
+        p = converted()
+        check(p.returncode == 2 and f"config.json: group_size is {text}; whole numbers" in p.stderr,
+              f"groups of {text} columns", p.stderr)
 
 
 if __name__ == "__main__":

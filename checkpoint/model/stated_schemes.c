@@ -155,8 +155,9 @@ static int read_quark_scheme(struct quant_config *config, const json_object *all
     for (size_t i = 0; i < QUARK_SCHEMES; i++)
         if (is_scheme(&quark_schemes[i], weight, input)) {
             RETURN_IF_NOT_OK(quant_config_add_scheme(config, quark_schemes[i].preset, NULL, 0, f));
-            config->groups->weights.group_size = (int64_t)json_number_of(weight, "group_size", 0);
-            return QOBS_OK;
+            if (quark_schemes[i].group == 0)
+                return QOBS_OK;
+            return quant_args_take(&config->groups->weights, "group_size", weight, "group_size", where, f);
         }
     return unread_quark(where, weight, input, f);
 }
@@ -184,26 +185,26 @@ static const struct {
 
 /* No runtime makes a quantized layer of the head. */
 static int read_fp8(struct quant_config *config, const char **maker, const json_object *json, const char *preset,
-                    struct fail *f)
+                    const char *where, struct fail *f)
 {
     RETURN_IF_NOT_OK(quant_config_add_scheme(config, preset, NULL, 0, f));
     struct quant_args *w = &config->groups->weights;
     if (w->strategy != QUANT_BLOCK)
         return QOBS_OK;
     *maker = STATED_FP8;
-    for (size_t i = 0; i < 2; i++)
-        w->block_structure[i] = json_object_get_int64(json_at(json_get(json, "weight_block_size"), i));
+    RETURN_IF_NOT_OK(quant_args_take(w, "block_structure", json, "weight_block_size", where, f));
     RETURN_IF_NOT_OK(add_ignored_list(config, json_get(json, "modules_to_not_convert"), f));
     return add_ignored(config, "lm_head", f);
 }
 
-static int read_method(struct quant_config *config, const char **maker, const json_object *json, struct fail *f)
+static int read_method(struct quant_config *config, const char **maker, const json_object *json, const char *where,
+                       struct fail *f)
 {
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         const json_object *value = methods[i].member ? json_get(json, methods[i].member) : json;
         if (strcmp(json_text_of(json, "quant_method"), methods[i].method) == 0 && value &&
             (!methods[i].value || (json_is_string(value) && strcmp(json_text(value), methods[i].value) == 0)))
-            return read_fp8(config, maker, json, methods[i].preset, f);
+            return read_fp8(config, maker, json, methods[i].preset, where, f);
     }
     return QOBS_OK;
 }
@@ -245,7 +246,7 @@ int stated_schemes_read(struct quant_config *config, const char **maker, const s
     if (*maker)
         return read_modelopt(config, json_get(m->hf_quant_config, "quantization"), HF_QUANT_CONFIG, f);
     return strcmp(method, DIALECT_DEFAULT) == 0 ? read_groups(config, json, m->config_path, f)
-                                                : read_method(config, maker, json, f);
+                                                : read_method(config, maker, json, m->config_path, f);
 }
 
 int stated_schemes_check(const struct model *m, struct fail *f)

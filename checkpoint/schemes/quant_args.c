@@ -124,7 +124,7 @@ static int read_block(int64_t *block, const struct json_item *item, const char *
     for (int i = 0; i < 2; i++) {
         uint64_t number;
         if (json_integer(json_at(item->value, (size_t)i), &number) != 0 || number == 0 || number > 1 << 20)
-            return fail(f, "%s: block_structure[%d] is %s; whole numbers from 1 to 1048576 are allowed", where, i,
+            return fail(f, "%s: %s[%d] is %s; whole numbers from 1 to 1048576 are allowed", where, item->key, i,
                         JSON_WORDS(json_at(item->value, (size_t)i)));
         block[i] = (int64_t)number;
     }
@@ -144,9 +144,9 @@ static int read_kwargs(json_object **kwargs, const struct json_item *item, const
 }
 
 /* Reads one member. Returns 1 if QuantizationArgs has none of this name. */
-static int read_member(struct quant_args *a, const struct json_item *item, const char *where, struct fail *f)
+static int read_member(struct quant_args *a, const char *key, const struct json_item *item, const char *where,
+                       struct fail *f)
 {
-    const char *key = item->key;
     int64_t number = 0;
     int word = 0, result = 0;
     if (strcmp(key, "num_bits") == 0) {
@@ -194,6 +194,13 @@ static int refuse_member(const char *key, const char *where, struct fail *f)
     return fail(f, "%s: has the member '%.80s', which is unknown%s", where, key, did_you_mean(hint, key, known));
 }
 
+int quant_args_take(struct quant_args *args, const char *key, const json_object *json, const char *member,
+                    const char *where, struct fail *f)
+{
+    const struct json_item item = {.key = member, .value = json_get(json, member)};
+    return read_member(args, key, &item, where, f);
+}
+
 int quant_args_read(struct quant_args *args, const json_object *json, const char *where, struct fail *f)
 {
     bool has_strategy = false;
@@ -202,7 +209,7 @@ int quant_args_read(struct quant_args *args, const json_object *json, const char
         return fail(f, "%s: is %s; an object is needed", where, JSON_WORDS(json));
     json_each(item, json)
     {
-        const int result = read_member(args, &item, where, f);
+        const int result = read_member(args, item.key, &item, where, f);
         if (result > 0)
             return refuse_member(item.key, where, f);
         RETURN_IF_NOT_OK(result);
@@ -321,7 +328,7 @@ int quant_args_set(struct quant_args *args, const char *key, const char *value, 
     struct json_item item = {.key = key};
     if (json_parse_value(&item.value, value) != 0)
         item.value = json_object_new_string(value); /* a bare word */
-    const int result = read_member(args, &item, "--set", f);
+    const int result = read_member(args, key, &item, "--set", f);
     if (result > 0)
         return set_kwarg(args, key, item.value, f);
     json_object_put(item.value);

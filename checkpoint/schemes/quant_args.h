@@ -47,6 +47,10 @@ struct quant_args {
  * unknown members, values of wrong kinds and combinations that QuantizationArgs refuses. */
 int quant_args_read(struct quant_args *args, const json_object *json, const char *where, struct fail *f);
 
+/* Sets one member, `key`, from `member` of a foreign object. */
+int quant_args_take(struct quant_args *args, const char *key, const json_object *json, const char *member,
+                    const char *where, struct fail *f);
+
 /* Returns the object with every member, as compressed-tensors 0.19 writes it, or with omits_unset without those that
  * 0.20 leaves out. NULL: no memory. */
 json_object *quant_args_json(const struct quant_args *args, bool omits_unset);
