@@ -260,6 +260,24 @@ def test_dry_run():
                     *option)
 
 
+def test_two_runs():
+    """A file of the name, made while this one is written, is not replaced without --replace."""
+    path = source("large.gguf", content={"blk.0.ffn_up.weight": (1, [4096, 512], f16(1 << 15) * 64)})
+    command = [*cli.QOBS, "quantize", path, "--scheme", "Q4_K", "--search", "optimal", "--threads", "1", "--quiet",
+               "-o", "other.gguf"]
+    for options, status, left in (([], 1, b"theirs"), (["--replace"], 0, b"GGUF")):
+        if os.path.exists("other.gguf"):
+            os.remove("other.gguf")
+        with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as run:
+            while run.poll() is None and not any(n.startswith("other.gguf.") for n in os.listdir(".")):
+                time.sleep(0.001)
+            cli.write("other.gguf", b"theirs")
+            words = run.stderr.read()
+        equal((run.returncode, cli.read("other.gguf")[:len(left)]), (status, left), f"two runs, {options}")
+        check(("other.gguf: somebody else has written" in words) == (status == 1), f"two runs, {options}", words)
+    equal([n for n in os.listdir(".") if n.startswith("other.gguf.")], [], "nothing unfinished is left")
+
+
 def test_refused():
     path = source()
     base = ("quantize", path, "--scheme", "Q4_K")

@@ -2,9 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Names of unfinished files are in an array of atomic pointers, because signal handlers read them. */
-#ifndef _XOPEN_SOURCE
-#define _XOPEN_SOURCE 700 /* realpath */
-#endif
+#define _GNU_SOURCE /* renameat2, realpath */
 
 #include "files/output.h"
 
@@ -194,6 +192,17 @@ int output_write(const struct output *output, const void *data, size_t bytes, ui
     return 0;
 }
 
+/* Not all file systems have RENAME_NOREPLACE; those of a network have links. */
+static int move(const struct output *output)
+{
+    if (!output->is_new)
+        return rename(output->temporary, output->path);
+    const int result = renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->path, RENAME_NOREPLACE);
+    if (result == 0 || errno != EINVAL)
+        return result;
+    return link(output->temporary, output->path) == 0 ? unlink(output->temporary) : -1;
+}
+
 int output_commit(struct output *output, struct fail *f)
 {
     const int fd = output->fd;
@@ -201,9 +210,11 @@ int output_commit(struct output *output, struct fail *f)
     output->fd = -1;
     if (close(fd) != 0)
         result = SYSTEM_FAILURE(f, "%s: cannot write: %s", output->path, strerror(errno));
-    else if ((result = mapped_check(f)) == 0 && rename(output->temporary, output->path) != 0)
-        result =
-            SYSTEM_FAILURE(f, "%s: cannot rename %s onto it: %s", output->path, output->temporary, strerror(errno));
+    else if ((result = mapped_check(f)) == 0 && move(output) != 0)
+        result = output->is_new && errno == EEXIST
+                     ? SYSTEM_FAILURE(f, "%s: somebody else has written to it meanwhile", output->path)
+                     : SYSTEM_FAILURE(f, "%s: cannot rename %s onto it: %s", output->path, output->temporary,
+                                      strerror(errno));
     if (result == 0)
         release(output);
     else

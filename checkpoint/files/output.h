@@ -5,6 +5,7 @@
  * that file is renamed to the output path at the end. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@ struct output {
     char *path;      /* final path, symbolic links resolved; NULL while nothing is open */
     char *temporary; /* path of the temporary file */
     int fd;          /* of the temporary file, open for reading and writing */
+    bool is_new;     /* another file of that name, made meanwhile, is not replaced */
 };
 
 /* Creates the temporary file, with the mode of the file that it replaces. Fails if `path` exists and is neither a
@@ -28,7 +30,7 @@ int output_try(const char *path, struct fail *f);
 int output_write(const struct output *output, const void *data, size_t bytes, uint64_t offset);
 
 /* Renames the temporary file to its final path and zeroes *output. Fails, and removes the temporary file, if an
- * input file has changed since it was mapped (mapped_check). */
+ * input file has changed since it was mapped (mapped_check), or if is_new is set and the path is there. */
 int output_commit(struct output *output, struct fail *f);
 
 /* Removes the temporary file and zeroes *output. Does nothing if *output is zeroed. */

@@ -288,6 +288,7 @@ static int write_output(struct gguf_call *call, struct fail *f)
                                     .runtime = call->args->runtime};
     RETURN_IF_NOT_OK(check_out(call, f));
     RETURN_IF_NOT_OK(argument_failure("out", output_open(&call->out, call->args->out, f), f));
+    call->out.is_new = !call->args->replace;
     RETURN_IF_NOT_OK(write_frame(call, f));
     call->sink.choices = call->choices;
     call->sink.tensors = call->tensors;
