@@ -111,6 +111,14 @@ def test_refusals():
     write(other, data)
     refused("a shard of another run", quantize("--finish", "out", "--replace"), 2, "other.safetensors", "part 2")
     os.remove(other)
+    for name in ("config.json", "model.safetensors.index.json"):
+        beside = f"out.parts/part-1-of-3/files/{name}"
+        data = read(beside)
+        os.remove(beside)
+        refused(f"a lost {name}", quantize("--finish", "out", "--replace"), 2, beside, "make the part again")
+        write(beside, data[:-1])
+        refused(f"a {name} that is too short", quantize("--finish", "out", "--replace"), 2, beside)
+        write(beside, data)
     description = read("out.parts/part-2-of-3/part.json")
     for member, value in (("part", 1), ("parts", 4), ("files", None), ("fingerprint", "")):
         write("out.parts/part-2-of-3/part.json", json.dumps({**json.loads(description), member: value}).encode())

@@ -106,7 +106,7 @@ static int read_manifests(struct finish *run, struct fail *f)
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* Checks that the shards of a part have the sizes of its description. */
+/* Checks that the files of a part have the sizes of its description. */
 static int check_sizes(const struct finish *run, size_t part, struct fail *f)
 {
     const json_object *files = json_get(run->manifests[part - 1], "files");
@@ -138,8 +138,8 @@ static int add_files(struct finish *run, size_t part, struct fail *f)
         OWNED char *path = path_in_part(run, part, PART_FILES, name);
         if (!path)
             return NO_MEMORY(f, "the parts");
-        if (ends_with(name, ".safetensors") && !json_has(json_get(run->manifests[part - 1], "files"), name))
-            return INVALID(f, "%s: is no shard of part %zu by its description; make the part again", path, part);
+        if (!json_has(json_get(run->manifests[part - 1], "files"), name))
+            return INVALID(f, "%s: is no file of part %zu by its description; make the part again", path, part);
         RETURN_IF_NOT_OK(output_directory_link(&run->out, name, path, f));
     }
     return QOBS_OK;

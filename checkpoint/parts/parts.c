@@ -180,20 +180,20 @@ int part_open(struct quantize_call *run, struct fail *f)
     return QOBS_OK;
 }
 
-/* Lists the files of this part with their sizes: its shards, and the first also what is copied beside them. */
-static json_object *list_files(const struct quantize_call *run)
+/* Lists the files of this part with their sizes; none: there may be more parts than shards. */
+static int list_files(const struct quantize_call *run, json_object *files, struct fail *f)
 {
-    json_object *files = json_object_new_object();
-    for (size_t i = 0; i < run->layout.shard_count; i++)
-        if (run->sink.part_of_shard[i] == run->args->part && run->layout.shards[i].tensors > 0)
-            json_put(files, run->layout.shards[i].path, json_object_new_uint64((uint64_t)run->layout.shards[i].bytes));
-    for (size_t i = 0;
-         run->args->part == 1 && run->args->compat == QOBS_COMPAT_VLLM && i < run->inputs.model.parts.count; i++) {
-        const struct source_file *file = source_tree_find(&run->inputs.model.tree, run->inputs.model.parts.items[i]);
-        if (file)
-            json_put_count(files, file->path, file->bytes);
-    }
-    return files;
+    RELEASED_BY(source_tree_free) struct source_tree tree = {0};
+    OWNED char *root = text_format("%s/%s", run->out.staging, PART_FILES);
+    struct stat info;
+    if (!root)
+        return NO_MEMORY(f, "the part");
+    if (stat(root, &info) == 0 && source_tree_read(&tree, root, false, f) != 0)
+        return QOBS_ERROR_SYSTEM;
+    for (size_t i = 0; i < tree.count; i++)
+        if (!json_put_count(files, tree.files[i].path, tree.files[i].bytes))
+            return NO_MEMORY(f, "the part");
+    return QOBS_OK;
 }
 
 int part_publish(struct quantize_call *run, struct fail *f)
@@ -211,7 +211,7 @@ int part_publish(struct quantize_call *run, struct fail *f)
     json_put_text(json, "model", model ? model : run->args->model);
     if (run->args->architectures)
         json_put_text(json, "architectures", rows ? rows : run->args->architectures);
-    json_put(json, "files", list_files(run));
+    RETURN_IF_NOT_OK(list_files(run, json_put_object(json, "files"), f));
     json_object *parsed = NULL;
     if (report && json_parse(&parsed, run->out.path, "report", report, strlen(report), f) == 0 &&
         json_put(json, "report", parsed))
