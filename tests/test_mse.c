@@ -175,7 +175,7 @@ static void test_fallback(void **state)
         {"strategy=channel", {1, NAN, 3, 4}, 4, "not all finite", QOBS_ERROR_INVALID_ARGUMENT},
         {"strategy=channel", {1, 2, INFINITY, 4}, 4, "not all finite", QOBS_ERROR_INVALID_ARGUMENT},
         {"strategy=channel", {1, 2, 3e30f, 4}, 4, "not all finite", QOBS_ERROR_INVALID_ARGUMENT},
-        {"group_size=2", {0, 0, 0, 0}, 4, "all 0", QOBS_ERROR_INVALID_ARGUMENT},
+        {"group_size=2", {0, 0, 0, 0}, 4, "0 everywhere", QOBS_ERROR_INVALID_ARGUMENT},
         {"group_size=2", {1, 2}, 2, "another number of columns", QOBS_ERROR_INVALID_ARGUMENT},
         {"strategy=tensor", {1, 2, 3, 4}, 4, "strategy", QOBS_ERROR_INVALID_ARGUMENT},
         {"strategy=block;block_structure=[2,2]", {1, 2, 3, 4}, 4, "strategy", QOBS_ERROR_INVALID_ARGUMENT},

@@ -203,10 +203,11 @@ def test_unusable_recordings():
     cases = {"64 columns": of_columns(64, ones), "128 columns": of_columns(128, ones),
              "no tokens": of_columns(COLUMNS, ones, 0),
              "NaN": of_columns(COLUMNS, [math.nan, *ones]), "infinity": of_columns(COLUMNS, [math.inf, *ones]),
-             "zeros": of_columns(COLUMNS, [0.0] * 4 * 128), "too large": of_columns(COLUMNS, [1e30] * 4 * 128)}
+             "zeros": of_columns(COLUMNS, [0.0] * 4 * 128), "too small": of_columns(COLUMNS, [1e-24] * 4 * 128),
+             "too large": of_columns(COLUMNS, [1e30] * 4 * 128)}
     reasons = {"64 columns": "columns", "128 columns": "columns", "no tokens": "no activations have been observed",
                "NaN": "finite",
-               "infinity": "finite", "zeros": "0", "too large": "finite"}
+               "infinity": "finite", "zeros": " 0 everywhere", "too small": " 0 everywhere", "too large": "finite"}
     presets = {"qobs.local_hessian descent": ["hessian_block_size=96", "rounding=descent"],
                "qobs.local_hessian nearest": ["hessian_block_size=96"], "qobs.imatrix_optimal": [],
                "llmc.imatrix_mse": []}
@@ -216,7 +217,7 @@ def test_unusable_recordings():
         write("one.safetensors", st_bytes(dict(good, **{name: recorded[name]})))
         for file in ("all", "one"):
             for preset, settings in presets.items():
-                if case == "too large" and preset in ("qobs.imatrix_optimal", "llmc.imatrix_mse"):
+                if case in ("too large", "too small") and preset in ("qobs.imatrix_optimal", "llmc.imatrix_mse"):
                     continue  # sums of squares are double
                 command = ("--set", "group_size=32", *(w for s in settings for w in ("--set", s)), "--preset",
                            preset.split()[0], "--importance", f"{file}.safetensors")

@@ -44,5 +44,8 @@ int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kern
 /* True if no sum is infinite or NaN. */
 bool qobs_gram_is_finite(const struct gram *gram);
 
+/* True if all sums are 0. */
+bool qobs_gram_is_zero(const struct gram *gram);
+
 /* Adds the sums of another gram of the same blocks. */
 void qobs_gram_merge(struct gram *gram, const struct gram *other);

@@ -20,7 +20,7 @@ const char *qobs_importance_fault_text(enum importance_fault fault)
         [IMPORTANCE_NOT_OBSERVED] = "no activations have been observed",
         [IMPORTANCE_NOT_FINITE] = "the activations' squares are not all finite",
         [IMPORTANCE_NEGATIVE] = "importance is negative somewhere",
-        [IMPORTANCE_ZERO] = "the activations are all 0",
+        [IMPORTANCE_ZERO] = "the activations, or their products in float, are 0 everywhere",
         [IMPORTANCE_STRATEGY] = "the strategy is none of channel, group and tensor_group",
         [IMPORTANCE_COLUMNS] = "the activations have another number of columns than the weight",
         [IMPORTANCE_BLOCKS] = "the columns are no multiple of hessian_block_size",

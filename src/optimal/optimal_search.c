@@ -129,8 +129,10 @@ static int make_columns(const struct optimal_search *s, struct columns *columns,
         for (int64_t j = 0; j < columns->count; j++)
             columns->index[j] = (float)j;
         *fault = means_of(s->importance, columns->importance);
-        if (*fault == IMPORTANCE_USABLE && has_hessian(s) && !qobs_gram_is_finite(s->gram))
-            *fault = IMPORTANCE_NOT_FINITE;
+        if (*fault == IMPORTANCE_USABLE && has_hessian(s))
+            *fault = !qobs_gram_is_finite(s->gram) ? IMPORTANCE_NOT_FINITE
+                     : qobs_gram_is_zero(s->gram)  ? IMPORTANCE_ZERO
+                                                   : IMPORTANCE_USABLE;
     }
     if (*fault == IMPORTANCE_USABLE || !s->params->strict)
         return QOBS_OK;
