@@ -14,7 +14,8 @@ int qobs_check_round(int passes, const qobs_round_report *report, qobs_error *er
 
 /* Errors of columns cancel in the tokens of H better than in others, the more so the fewer these are: H_jk of two
  * columns is divided by 1 + few * sqrt(columns / tokens). Scales that were searched under H leave less to gain than
- * those of ggml. Both weights were found with two models and three kinds of text (docs/choosing.md, docs/gguf.md). */
+ * those of ggml. Both weights were found with two models and three kinds of text: bench/notes/descent.md and
+ * docs/gguf.md. */
 static const double FEW_BESIDE_OWN_SCALES = 0.5, FEW_BESIDE_GGML_SCALES = 2;
 
 struct caller_hessian {
