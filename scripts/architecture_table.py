@@ -230,7 +230,7 @@ def check_vllm(program, package, facts, verbose):
     """Every architecture of vLLM's registry, by the model types that transformers has for it, or by its own name."""
     types, passed, failed = collections.defaultdict(list), 0, 0
     for kind, row in facts["types"].items():
-        for name in row["classes"] or row["failed"]:  # a type that is not built here has its row from where it was
+        for name in row["classes"] or row["failed"]:  # what cannot be built here has a row, too
             types[plain(name)].append(kind)
     for name, row in _vllm_sources.architectures(package).items():
         found = list(vllm_faults(program, types.get(plain(name), [f"@{name}"]), name, row))

@@ -10,7 +10,7 @@ Needs the compilers, pkg-config, CMake, Meson, mandoc and zsh; the copy has the 
 import glob, os, re, shutil, struct, subprocess, sys
 
 import cli
-from cli import check, equal, fine
+from cli import check, equal, fine, run
 
 PREFIX = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1])))
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -353,7 +353,11 @@ def test_completion():
     presets = set(fine("presets", "info", "--list", "presets").split())
     settings = set(fine("settings", "info", "--list", "settings").split())
     own = set(fine("own settings", "info", "--list", "settings", "torch.MinMaxObserver").split())
-    check(len(presets) > 50 and own < settings, "names for completion")
+    refused = run("quantize", SOURCE + "/examples/tinylm", "--scheme", "W4A16", "--dialect", "x", "-o", "out").stderr
+    dialects = set(refused.partition("known are ")[2].strip().split(", "))
+    helped = fine("quantize", "quantize", "--help")
+    check(len(presets) > 50 and own < settings and len(dialects) > 4 and all(d in helped for d in dialects),
+          "names for completion", refused)
     write("tensor.npy", "")
     for shell in ["bash", "zsh"]:
         equal(completions(shell, ""), {*commands(), "--help", "--version"}, f"{shell}: commands")
@@ -368,6 +372,7 @@ def test_completion():
         equal(completions(shell, "observe", "--preset", "torch.MinMaxObserver", "--set", ""), own,
               f"{shell}: settings of a preset")
         equal(completions(shell, "observe", "--nonfinite", "i"), {"ignore"}, f"{shell}: words of an option")
+        equal(completions(shell, "quantize", "--dialect", ""), dialects, f"{shell}: dialects")
         equal(completions(shell, "info", "--isa", ""), set(cli.instruction_sets()), f"{shell}: instruction sets")
         equal(completions(shell, "info", "llmc.imatrix"), {"llmc.imatrix_mse"}, f"{shell}: a preset to explain")
         equal(completions(shell, "observe", "--preset", "llmc.minmax", "ten"), {"tensor.npy"}, f"{shell}: files")

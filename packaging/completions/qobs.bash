@@ -36,7 +36,7 @@ _qobs()
         --nonfinite) known='refuse ignore propagate' ;;
         --base-name) known='weight input output q k v' ;;
         --compat) known='vllm llm-compressor' ;;
-        --dialect) known='compressed-tensors awq gptq gptq-v2 modelopt' ;;
+        --dialect) known='compressed-tensors awq gptq gptq-v2 fp8 modelopt' ;;
         --set)
             if [[ ${COMP_WORDS[COMP_CWORD]} == '=' ]]; then
                 key=${COMP_WORDS[COMP_CWORD - 1]}

@@ -259,10 +259,10 @@ void qobs_gram_merge(struct gram *g, const struct gram *other)
 
 bool qobs_gram_is_zero(const struct gram *g)
 {
-    bool zero = true;
     for (size_t i = 0; i < qobs_gram_size(g) / sizeof *g->sum; i++)
-        zero &= g->sum[i] == 0;
-    return zero;
+        if (g->sum[i] != 0)
+            return false;
+    return true;
 }
 
 bool qobs_gram_is_finite(const struct gram *g)

@@ -22,6 +22,6 @@ struct q8_matrix {
 };
 
 /* Writes the blocks of finite elements. max: of each block the largest magnitude (q8_0) or the maximum (q8_K), which
- * becomes the first element of the largest magnitude; min: of q8_K the minimum. Arrays have 15 elements more than there
- * are blocks. */
+ * becomes the first element of the largest magnitude, and room for 15 more, which become 0. min: of q8_K the
+ * minimum. */
 void qobs_q8_rows(const struct q8_rows *q, const struct q8_matrix *m, const unsigned char *min, unsigned char *max);

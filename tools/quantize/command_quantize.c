@@ -51,7 +51,8 @@ static int set_part(void *options, const char *text)
 #define DIALECT_ROW                                                                                                    \
     TEXT_ROW("dialect", "NAME", args.dialect, "names, layout and configuration of the output",                         \
              "compressed-tensors (default); awq, gptq and gptq-v2: integers in groups or channels without quantized "  \
-             "activations, W4A16 and W4A16_ASYM; modelopt: FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP8")
+             "activations, W4A16 and W4A16_ASYM; modelopt: FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP8; "      \
+             "fp8: FP8_BLOCK")
 #define OUTPUT_ROWS                                                                                                    \
     FLAG_ROW("replace", args.replace, "if OUT_DIR holds files, replace it at the end", "as a whole"),                  \
         FLAG_ROW("keep-findings", args.keep_findings, "write OUT_DIR although it has faults or no runtime loads it",   \
